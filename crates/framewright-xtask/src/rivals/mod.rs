@@ -4,7 +4,8 @@
 //! The benchmarks `frames` and `kv` of `framewright-linux` call a function of no effect at both ends of each phase that they
 //! time. callgrind begins a new part there, so a part has all instructions of one timed phase and no others: neither set-up
 //! nor shuffling nor checks. Each pattern runs twice, with few operations, and the second time counts, as in the benchmark,
-//! where each round but the first one finds what the one before it left.
+//! where each round but the first one finds what the one before it left. Subjects are those that have times in the
+//! benchmark's result file.
 //!
 //! What is left of the pattern in such a part, its loop, its array and two readings of the clock, is subtracted alike for all:
 //! the subject `empty` hands out numbers and does nothing, and what it takes for an operation is taken off every other's.
@@ -60,7 +61,7 @@ struct RivalBench {
     ours: &'static [&'static str],
 }
 
-const BENCHES: [RivalBench; 2] = [
+static BENCHES: [RivalBench; 2] = [
     RivalBench {
         name: "frames",
         size: &["--ops", "8192"],
@@ -311,8 +312,11 @@ fn rows_of(
 
 /// All patterns of a benchmark that begin with `only`.
 fn rows_in(bench: &RivalBench, program: &Path, only: &str) -> Result<Vec<ResultRow>, String> {
-    let (mut cases, subjects) = list(program)?;
+    let (mut cases, mut subjects) = list(program)?;
     cases.retain(|case| case.name.starts_with(only));
+    // A count stands beside times: a subject that has none is not compared.
+    let times = ResultFile::read(bench.results)?;
+    subjects.retain(|name| name == EMPTY || times.rows.iter().any(|row| row.variant == *name));
     if cases.is_empty() {
         return Ok(Vec::new());
     }
@@ -364,15 +368,20 @@ pub(crate) fn run(asked: &AskedRivals) -> Result<(), String> {
     let rustc = version("rustc").unwrap_or_else(|| "rustc".to_owned());
     let (commit, date) = (machine::commit(), machine::date());
     let programs = build()?;
-    let mut rows = Vec::new();
-    for bench in &BENCHES {
+    let only = asked.only.as_deref().unwrap_or_default();
+    let of = |bench: &'static RivalBench| {
         let program = programs.get(bench.name);
         let program = program.ok_or_else(|| format!("cargo names no program {}", bench.name))?;
-        rows.extend(rows_in(
-            bench,
-            program,
-            asked.only.as_deref().unwrap_or_default(),
-        )?);
+        rows_in(bench, program, only)
+    };
+    let counted = thread::scope(|scope| {
+        let each = BENCHES.each_ref();
+        let each = each.map(|bench| scope.spawn(move || of(bench)));
+        each.map(|thread| thread.join().expect("no panic"))
+    });
+    let mut rows = Vec::new();
+    for of in counted {
+        rows.extend(of?);
     }
     let rustc: Vec<&str> = rustc.split(' ').take(2).collect();
     let file = ResultFile {
