@@ -287,15 +287,12 @@ fn rows_of(
     for (phase, (ops, part)) in counts {
         let sum = part.sum();
         let pattern = empty.get(phase).filter(|_| subject != EMPTY);
-        let pattern = pattern.map(|(ops, part)| (*ops, part.sum()));
-        let kinds: [(&str, &str, fn(&EventCount) -> u64); 3] = [
-            ("instructions", "instructions", |sum| sum.instructions),
-            ("locked", "instructions", |sum| sum.locked),
-            ("system_calls", "calls", |sum| sum.system_calls),
-        ];
-        for (kind, unit, of) in kinds {
-            let own = pattern.map_or(0.0, |(ops, sum)| each(of(&sum), ops));
-            let net = each(of(&sum), *ops) - own;
+        let (empty_ops, pattern) = match pattern {
+            Some((ops, part)) => (*ops, part.sum()),
+            None => (1, EventCount::default()),
+        };
+        for ((kind, unit, value), (.., empty)) in sum.kinds().into_iter().zip(pattern.kinds()) {
+            let net = each(value, *ops) - each(empty, empty_ops);
             rows.push(row(case, subject, &format!("{phase}_{kind}"), unit, net));
         }
         let Some(groups) = groups else { continue };

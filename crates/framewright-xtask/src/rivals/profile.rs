@@ -17,6 +17,17 @@ pub(crate) struct EventCount {
     pub(crate) system_calls: u64,
 }
 
+impl EventCount {
+    /// What is counted, with its unit.
+    pub(crate) const fn kinds(&self) -> [(&'static str, &'static str, u64); 3] {
+        [
+            ("instructions", "instructions", self.instructions),
+            ("locked", "instructions", self.locked),
+            ("system_calls", "calls", self.system_calls),
+        ]
+    }
+}
+
 impl AddAssign for EventCount {
     fn add_assign(&mut self, other: Self) {
         self.instructions += other.instructions;
