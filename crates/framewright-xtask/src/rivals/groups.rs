@@ -133,7 +133,7 @@ impl CodeGroups {
     /// Of all instructions that one of the parts has.
     pub(crate) fn of(program: &Path, parts: &[&CallgrindPart]) -> Result<Self, String> {
         let object = program.display().to_string();
-        let places = parts.iter().flat_map(|part| part.0.keys());
+        let places = parts.iter().flat_map(|part| part.costs.keys());
         let own = places.filter(|place| place.object == object);
         let mut addresses: Vec<u64> = own.map(|place| place.address).collect();
         addresses.sort_unstable();
@@ -156,7 +156,7 @@ impl CodeGroups {
     /// A part by groups, the largest first, without the pattern.
     pub(crate) fn split(&self, part: &CallgrindPart) -> Vec<(&'static str, EventCount)> {
         let mut sums: BTreeMap<&'static str, EventCount> = BTreeMap::new();
-        for (place, count) in &part.0 {
+        for (place, count) in &part.costs {
             *sums.entry(self.group(place)).or_default() += *count;
         }
         sums.remove(PATTERN);

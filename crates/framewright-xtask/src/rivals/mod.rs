@@ -10,6 +10,8 @@
 //! What is left of the pattern in such a part, its loop, its array and two readings of the clock, is subtracted alike for all:
 //! the subject `empty` hands out numbers and does nothing, and what it takes for an operation is taken off every other's.
 //!
+//! Of the engine a part also has how often a seat of frames left its caches for the pageblocks, a *trip*.
+//!
 //! Only patterns of one thread are counted. callgrind lets one thread run at a time, so it would count neither a wait nor a
 //! line of memory that goes from CPU to CPU.
 //!
@@ -296,6 +298,14 @@ fn rows_of(
             rows.push(row(case, subject, &format!("{phase}_{kind}"), unit, net));
         }
         let Some(groups) = groups else { continue };
+        let trips = each(part.trips, *ops);
+        rows.push(row(
+            case,
+            subject,
+            &format!("{phase}_trips"),
+            "calls",
+            trips,
+        ));
         for (group, sum) in groups.split(part) {
             let value = each(sum.instructions, *ops);
             if value >= 0.05 {

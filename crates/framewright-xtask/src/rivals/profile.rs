@@ -44,15 +44,24 @@ pub(crate) struct CodePlace {
     pub(crate) address: u64,
 }
 
-/// Costs by instruction, without those of what it calls.
+/// The engine's ways from a seat's caches to the pageblocks, by how their names end. They are never inlined.
+const TRIPS: [&str; 2] = ["::alloc_slow", "::free_slow"];
+
+/// What a part has.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct CallgrindPart(pub(crate) BTreeMap<CodePlace, EventCount>);
+pub(crate) struct CallgrindPart {
+    /// Costs by instruction, without those of what it calls.
+    pub(crate) costs: BTreeMap<CodePlace, EventCount>,
+    /// How often the engine's seats of frames went to the pageblocks.
+    pub(crate) trips: u64,
+}
 
 impl CallgrindPart {
     /// Of the text of one part.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut events: Vec<&str> = Vec::new();
-        let mut object = "";
+        let (mut object, mut callee) = ("", "");
+        let mut trips = 0;
         let mut costs: BTreeMap<CodePlace, EventCount> = BTreeMap::new();
         let mut lines = text.lines();
         while let Some(line) = lines.next() {
@@ -64,7 +73,13 @@ impl CallgrindPart {
                 events = names.split(' ').collect();
             } else if let Some(name) = line.strip_prefix("ob=") {
                 object = name;
-            } else if line.starts_with("calls=") {
+            } else if let Some(name) = line.strip_prefix("cfn=") {
+                callee = name;
+            } else if let Some(calls) = line.strip_prefix("calls=") {
+                let is_trip = callee.contains("::frame::seat::")
+                    && TRIPS.iter().any(|end| callee.ends_with(end));
+                let calls = calls.split(' ').next().and_then(|word| word.parse().ok());
+                trips += calls.filter(|_| is_trip).unwrap_or(0);
                 // What the callee cost, which has lines of its own.
                 lines.next();
             } else if line.starts_with("0x") {
@@ -80,21 +95,22 @@ impl CallgrindPart {
         }
         match events.is_empty() {
             true => Err("it names no events".to_owned()),
-            false => Ok(Self(costs)),
+            false => Ok(Self { costs, trips }),
         }
     }
 
     /// All of it.
     pub(crate) fn sum(&self) -> EventCount {
         let mut sum = EventCount::default();
-        self.0.values().for_each(|count| sum += *count);
+        self.costs.values().for_each(|count| sum += *count);
         sum
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
-        for (place, count) in &other.0 {
-            *self.0.entry(place.clone()).or_default() += *count;
+        for (place, count) in &other.costs {
+            *self.costs.entry(place.clone()).or_default() += *count;
         }
+        self.trips += other.trips;
     }
 }
 
@@ -140,6 +156,9 @@ cfi=/src/c.c
 cfn=c
 calls=2 0x20 5
 0x1004 8 999 9
+cfn=framewright::frame::seat::Seat<P>::free_slow
+calls=3 0x1000 7
+0x1004 8 30
 
 ob=/lib/c.so
 fl=/src/c.c
@@ -168,11 +187,12 @@ totals: 30 2 1 9
             (place("/x/bench", 0x1004), count(4, 0, 0)),
             (place("/lib/c.so", 0x20), count(16, 0, 1)),
         ]);
-        assert_eq!(part.0, expected);
+        assert_eq!(part.costs, expected);
+        assert_eq!(part.trips, 3);
         assert_eq!(part.sum(), count(30, 2, 1));
         let mut both = part.clone();
         both.add(&part);
-        assert_eq!(both.sum(), count(60, 4, 2));
+        assert_eq!((both.sum(), both.trips), (count(60, 4, 2), 6));
     }
 
     #[test]
