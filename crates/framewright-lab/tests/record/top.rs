@@ -1,7 +1,6 @@
 //! The live view: what it prints, how it ends, and what it leaves behind.
 
 use crate::support::*;
-use framewright_lab::record::Instance;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
