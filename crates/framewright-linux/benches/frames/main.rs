@@ -14,7 +14,8 @@
 //!
 //! For counts of instructions, as `cargo xtask rivals` takes them: `--list` says all patterns and subjects and ends,
 //! `--case NAME` chooses those whose names in the file begin so, `--subject NAME` one subject, and with `--phases` each pattern
-//! says its name and each timed phase its operations. The subject `empty` hands out numbers and does nothing: its instructions are the pattern's own.
+//! says its name and each timed phase its operations. The subject `empty` hands out numbers and does nothing: its
+//! instructions are the pattern's own.
 //!
 //! 4 GiB of frames of 4 KiB, none of which is touched: what is measured is metadata. Every figure
 //! is nanoseconds for each operation of one thread, the mean over the threads, which start
@@ -215,13 +216,11 @@ fn main() {
     let (only, order, threads) = (value("--only"), value("--order"), value("--threads"));
     let (at, subject) = (value("--case"), value("--subject"));
     if is("--list") {
-        for case in &CASES {
+        let cases = CASES.iter().map(|case| {
             let free = if case.has_free() { ", free_ns" } else { "" };
-            println!("case {}, alloc_ns{free}", case.at());
-        }
-        let subjects = VARIANTS.iter().chain([&EMPTY]);
-        subjects.for_each(|name| println!("subject {name}"));
-        return;
+            format!("{}, alloc_ns{free}", case.at())
+        });
+        return threads::say_all(cases, &VARIANTS, EMPTY);
     }
     if is("--phases") {
         threads::say_phases();

@@ -45,6 +45,13 @@ pub(crate) fn say_phases() {
     PHASES_SAID.store(true, Relaxed);
 }
 
+/// Says all patterns, each with its figures, and all subjects.
+pub(crate) fn say_all(cases: impl Iterator<Item = String>, subjects: &[&str], empty: &str) {
+    cases.for_each(|case| println!("case {case}"));
+    let subjects = subjects.iter().chain([&empty]);
+    subjects.for_each(|name| println!("subject {name}"));
+}
+
 /// Says which pattern comes, if phases are said.
 pub(crate) fn say_case(at: &str) {
     if PHASES_SAID.load(Relaxed) {

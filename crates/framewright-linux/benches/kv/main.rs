@@ -198,12 +198,8 @@ fn main() {
     let (only, threads) = (value("--only"), value("--threads"));
     let (at, subject) = (value("--case"), value("--subject"));
     if is("--list") {
-        for case in &CASES {
-            println!("case {}, pair_ns", case.at());
-        }
-        let subjects = SUBJECTS.iter().chain([&EMPTY]);
-        subjects.for_each(|name| println!("subject {name}"));
-        return;
+        let cases = CASES.iter().map(|case| format!("{}, pair_ns", case.at()));
+        return threads::say_all(cases, &SUBJECTS, EMPTY);
     }
     if is("--phases") {
         threads::say_phases();

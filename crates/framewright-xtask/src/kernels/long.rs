@@ -1,7 +1,7 @@
 //! The stress for long: ten million operations with every byte checked, while each CPU's timer ticks.
 //!
 //! On one, two and four CPUs, each by instructions, which is the same on every machine, and with a thread for each CPU, which
-//! races. It takes a quarter of an hour and more, so it is no part of the suite: `cargo xtask kernel --long` runs it.
+//! races. It takes longer than the whole suite, so it is no part of that: `cargo xtask kernel --long` runs it.
 
 use super::boot::{Accelerator, KernelArch, QemuMachine};
 use std::path::Path;

@@ -9,8 +9,8 @@ const _: () = assert!(BATCH <= 256, "a place in a batch is a byte");
 
 /// Moves to be offered together.
 ///
-/// It lies on the stack of a request that may come from deep in a kernel (1.5 KiB), and what a client sees, and may change, lies
-/// there besides (see [`offer`](Self::offer)). So a batch has one owner, which fills it again for the next moves.
+/// It lies on the stack of a request that may come from deep in a kernel (1.5 KiB). What a client sees, and may change, is
+/// as much again (see [`offer`](Self::offer)). So a batch has one owner, which fills it again for the next moves.
 pub(super) struct MoveBatch {
     pub(super) moves: [Move; BATCH],
     pub(super) len: usize,

@@ -23,28 +23,19 @@ use std::vec::Vec;
 type WindowSpace = Space<'static, WindowPages>;
 type WindowSeat = RangeSeat<'static, 'static, WindowPages, WindowFrames>;
 
-fn with_windows(
-    config: &RangeConfig,
-    run_max: u64,
-) -> (
+/// A space, the seats of its two CPUs, and what its platform and its source have seen.
+type SpaceWithWindows = (
     &'static WindowSpace,
     WindowSeat,
     WindowSeat,
     Rc<WindowState>,
-) {
+);
+
+fn with_windows(config: &RangeConfig, run_max: u64) -> SpaceWithWindows {
     in_spans(256, config, run_max)
 }
 
-fn in_spans(
-    span: u32,
-    config: &RangeConfig,
-    run_max: u64,
-) -> (
-    &'static WindowSpace,
-    WindowSeat,
-    WindowSeat,
-    Rc<WindowState>,
-) {
+fn in_spans(span: u32, config: &RangeConfig, run_max: u64) -> SpaceWithWindows {
     let layout = SpaceLayout::new(Page(0), 1 << 14)
         .with_cpus(2)
         .with_span_pages(span);
