@@ -203,6 +203,36 @@ fn what_lies_side_by_side_is_unmapped_in_parts_of_some_thousand_pages() {
 }
 
 #[test]
+fn a_part_that_has_enough_ends_in_the_midst_of_a_span() {
+    let config = RangeConfig {
+        lazy_pages_max: 1 << 20,
+        ..RangeConfig::for_cpus(2).kept()
+    };
+    let (space, mut seat, _other, state) = in_spans(1024, &config, u64::MAX);
+    // Two spans of areas with their guards. Lazy are the second half of one, and the other.
+    let areas: Vec<_> = (0..256)
+        .map(|_| seat.alloc_area(&AreaRequest::new(7)).unwrap())
+        .collect();
+    assert!(areas.windows(2).all(|two| two[0].0 + 8 == two[1].0));
+    state.fails_to_unmap.set(true);
+    for area in &areas[64..] {
+        seat.free_area(*area).unwrap();
+    }
+    state.fails_to_unmap.set(false);
+    assert_eq!(space.stats().vmap_lazy_nr, 1536);
+    state.begin_part();
+    state.unmapped_max.set(0);
+    seat.purge();
+    assert_eq!(space.stats().vmap_lazy_nr, 0);
+    assert_eq!(
+        state.unmapped_max.get(),
+        1024,
+        "half a span, and half of the next"
+    );
+    space.verify().unwrap();
+}
+
+#[test]
 fn a_free_that_meets_the_bound_sees_what_is_freed_in_its_windows() {
     let config = RangeConfig {
         lazy_pages_max: 2000,
