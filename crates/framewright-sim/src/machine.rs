@@ -48,9 +48,19 @@ pub struct Machine {
     current: Cell<u16>,
     now_ns: Cell<u64>,
     calls: [Cell<u64>; MachineCall::KINDS],
-    /// Which call fails, and how many of its kind are still to succeed.
-    fault: Cell<Option<(MachineCall, u64)>>,
+    fault: Cell<Option<Fault>>,
+    failed: Cell<u64>,
     armed: Cell<bool>,
+}
+
+/// Calls that are still to fail.
+#[derive(Clone, Copy, Debug)]
+struct Fault {
+    call: MachineCall,
+    /// So many of its kind are still to succeed.
+    after: u64,
+    /// Then so many in a row fail.
+    times: u64,
 }
 
 /// After this many waits in a row for CPUs that cannot run, the engine waits for itself.
@@ -98,6 +108,7 @@ impl Machine {
             now_ns: Cell::new(0),
             calls: [const { Cell::new(0) }; MachineCall::KINDS],
             fault: Cell::new(None),
+            failed: Cell::new(0),
             armed: Cell::new(false),
         }
     }
@@ -122,17 +133,24 @@ impl Machine {
         self.calls[call as usize].get()
     }
 
-    /// Makes a call fail, once: the first that comes after `after` others of its kind, counted
+    /// Makes `times` calls in a row fail: those that come after `after` others of their kind, counted
     /// while the machine is [armed](Self::arm). A call with an error returns it; a wait and a
     /// barrier panic with [`Injected`], and a flush takes a thousand times as long.
-    pub fn fail(&self, call: MachineCall, after: u64) {
-        self.fault.set(Some((call, after)));
+    pub fn fail(&self, call: MachineCall, after: u64, times: u64) {
+        self.fault
+            .set((times != 0).then_some(Fault { call, after, times }));
     }
 
     /// Whether faults are counted and happen. Off at first, so that checks between operations
     /// are not hit.
     pub fn arm(&self, armed: bool) {
         self.armed.set(armed);
+    }
+
+    /// How many calls were made to fail so far.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.failed.get()
     }
 
     /// Whether a fault is still to come.
@@ -157,14 +175,19 @@ impl Machine {
     pub(crate) fn is_hit(&self, call: MachineCall) -> bool {
         let calls = &self.calls[call as usize];
         calls.set(calls.get() + 1);
-        match self.fault.get() {
-            Some((kind, after)) if kind == call && self.armed.get() => {
-                self.fault
-                    .set(after.checked_sub(1).map(|left| (call, left)));
-                after == 0
-            }
-            _ => false,
+        let Some(fault) = self.fault.get() else {
+            return false;
+        };
+        if fault.call != call || !self.armed.get() {
+            return false;
         }
+        if let Some(after) = fault.after.checked_sub(1) {
+            self.fault.set(Some(Fault { after, ..fault }));
+            return false;
+        }
+        self.failed.set(self.failed.get() + 1);
+        self.fail(call, 0, fault.times - 1);
+        true
     }
 
     fn fail_by_panic(&self, call: MachineCall) {
@@ -209,7 +232,7 @@ mod tests {
     #[test]
     fn the_nth_call_fails_once_and_only_while_armed() {
         let machine = Machine::new(2);
-        machine.fail(MachineCall::Metadata, 1);
+        machine.fail(MachineCall::Metadata, 1, 1);
         assert!(machine.metadata(3).is_ok() && machine.metadata(3).is_ok());
         machine.arm(true);
         machine.barrier_all();
@@ -223,7 +246,7 @@ mod tests {
     fn a_call_without_errors_fails_by_a_panic_that_says_so() {
         let machine = Machine::new(1);
         machine.arm(true);
-        machine.fail(MachineCall::Barrier, 0);
+        machine.fail(MachineCall::Barrier, 0, 1);
         let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             machine.barrier_all();
         }));

@@ -74,7 +74,7 @@ fn with_seat(
     let pool = PoolFrames(&paging);
     let mut seat = space.seat(CpuId(0), Short { pool, asked }).unwrap();
     if let Some((call, nth)) = fault {
-        paging.machine().fail(call, nth);
+        paging.machine().fail(call, nth, 1);
         paging.machine().arm(true);
     }
     test(&paging, &mut seat, asked);

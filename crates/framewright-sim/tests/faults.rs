@@ -44,7 +44,7 @@ fn a_zone_that_gets_no_metadata_leaves_the_others_alone() {
     let words = case.layout.words_needed().unwrap();
     for nth in 0..4 {
         let machine = Machine::new(2);
-        machine.fail(MachineCall::Metadata, nth);
+        machine.fail(MachineCall::Metadata, nth, 1);
         machine.arm(true);
         let memories: Vec<_> = (0..4).map(|_| machine.metadata(words)).collect();
         assert_eq!(memories[nth as usize], Err(MetadataError { words }));

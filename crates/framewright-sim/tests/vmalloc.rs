@@ -215,7 +215,7 @@ fn each_call_that_fails_leaves_everything_as_it_was() {
             for nth in 0.. {
                 let bench = SpaceBench::new(1, 512, 256);
                 let machine = bench.paging.machine();
-                machine.fail(call, nth);
+                machine.fail(call, nth, 1);
                 machine.arm(true);
                 bench.run(|space, seats| {
                     let live = life(&mut seats[0], context);
@@ -259,7 +259,7 @@ fn a_refused_request_changes_nothing() {
                 let other = seat.vmalloc(&AreaRequest::new(3)).unwrap();
                 fill(paging, 0, other, 3, 5);
                 let before = (space.stats().live_pages, paging.free_frames());
-                paging.machine().fail(call, nth);
+                paging.machine().fail(call, nth, 1);
                 paging.machine().arm(true);
                 let refused = seat.vmalloc(&AreaRequest::new(60));
                 paging.machine().arm(false);
@@ -436,7 +436,7 @@ fn what_is_built_half_without_waiting_is_bounded() {
             );
             let mut no_room = 0;
             for _ in 0..20 {
-                machine.fail(MachineCall::Map, 1);
+                machine.fail(MachineCall::Map, 1, 1);
                 machine.arm(true);
                 let refused = seat.vmalloc(&nowait);
                 machine.arm(false);

@@ -110,7 +110,7 @@ fn v9_an_area_whose_unmap_fails_keeps_all_its_frames_until_all_of_it_is_unmapped
             let areas: Vec<_> = (0..120)
                 .map(|_| seat.vmalloc(&AreaRequest::new(40)).unwrap())
                 .collect();
-            paging.machine().fail(MachineCall::Unmap, after);
+            paging.machine().fail(MachineCall::Unmap, after, 1);
             for (nth, pair) in areas.chunks(2).enumerate() {
                 seat.vfree(pair[0]).unwrap();
                 if nth % 8 == 7 {

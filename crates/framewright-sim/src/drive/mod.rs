@@ -214,10 +214,11 @@ pub trait InStep {
     /// # Errors
     /// The difference.
     fn step_or_fault(&mut self, op: Self::Op) -> Result<(), Difference> {
-        let had_fault = self.machine().has_fault();
+        let failed = self.machine().failed();
         self.step(op)?;
-        if had_fault && !self.machine().has_fault() {
-            self.summary().faults += 1;
+        let faults = self.machine().failed() - failed;
+        if faults != 0 {
+            self.summary().faults += faults;
             self.machine().arm(false);
             self.compare_after_fault()?;
         }

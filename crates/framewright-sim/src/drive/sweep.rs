@@ -110,7 +110,7 @@ pub fn each_failure<S: DrivenCase>(
     let mut met = 0;
     for nth in 0..runs {
         let platform = case.platform();
-        S::machine(&platform).fail(call, nth);
+        S::machine(&platform).fail(call, nth, 1);
         let summary = case
             .run(&platform, case.ops(seed).take(ops))
             .map_err(|finding| format!("{name}, {call:?} {nth}, {}", explained(finding)))?;

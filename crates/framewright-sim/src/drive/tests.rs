@@ -163,9 +163,9 @@ impl InStep for Tank<'_> {
     fn step(&mut self, op: TankOp) -> Result<(), Difference> {
         match op {
             TankOp::Fill(litres) => {
-                let had_fault = self.yard.machine.has_fault();
+                let failed = self.yard.machine.failed();
                 let (is_served, after) = (self.fill(litres), self.model_litres + litres);
-                let was_hit = had_fault && !self.yard.machine.has_fault();
+                let was_hit = self.yard.machine.failed() != failed;
                 if is_served != (after <= LITRES_MAX) && !was_hit {
                     return differ!("{litres} litres, served: {is_served}");
                 }

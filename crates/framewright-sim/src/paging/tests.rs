@@ -156,20 +156,20 @@ fn the_callers_context_is_passed_on() {
 fn the_nth_call_fails_and_changes_nothing() {
     let paging = small();
     paging.machine().arm(true);
-    paging.machine().fail(MachineCall::Map, 1);
+    paging.machine().fail(MachineCall::Map, 1, 1);
     paging.map(Page(100), run(4, 2), Context::ANY).unwrap();
     let failed = paging.map(Page(102), run(6, 2), Context::ANY);
     assert_eq!(
         (failed, paging.mapped_pages()),
         (Err(MapError::NoMemory), 2)
     );
-    paging.machine().fail(MachineCall::Unmap, 0);
+    paging.machine().fail(MachineCall::Unmap, 0, 1);
     assert!(paging.unmap(range(100, 2)).is_err() && paging.mapped_pages() == 2);
-    paging.machine().fail(MachineCall::Frames, 0);
+    paging.machine().fail(MachineCall::Frames, 0, 1);
     assert!(PoolFrames(&paging).alloc_run(1, Context::ANY).is_err());
     assert_eq!(paging.free_frames(), 4);
     let before = paging.now_ns();
-    paging.machine().fail(MachineCall::Flush, 0);
+    paging.machine().fail(MachineCall::Flush, 0, 1);
     paging.flush_all();
     assert_eq!(paging.now_ns() - before, 1000 * FLUSH_NS);
     assert_eq!(

@@ -43,7 +43,7 @@ pub fn run_bytes(bytes: &[u8]) -> Result<RunSummary, String> {
     ]
     .get(usize::from(fault % 8))
     {
-        paging.machine().fail(call, u64::from(after));
+        paging.machine().fail(call, u64::from(after), 1);
         // What an operation does when a call fails depends on how many there were before, so such a
         // sequence cannot be shortened.
         return run(&case, &paging, ops.iter().copied()).map_err(|finding| {

@@ -117,8 +117,8 @@ impl DrivenCase for RangeCase {
         };
         let failing = RangeMixture {
             misuse: 200,
-            faults: 180,
-            whole: 60,
+            faults: 90,
+            whole: 120,
             nowait: 350,
             ..everything
         };
@@ -394,7 +394,8 @@ impl RangeCase {
         }
     }
 
-    /// Mostly what is unmapped: what remains then is lazy still.
+    /// Mostly what is unmapped: what remains then is lazy still. Sometimes so many calls in a row that whatever a CPU tries
+    /// to unmap stays.
     fn fault(random: &mut Random) -> RangeOp {
         let call = match random.below(8) {
             0 => MachineCall::Frames,
@@ -404,6 +405,7 @@ impl RangeCase {
         RangeOp::Fault {
             call,
             after: random.below(4) as u8,
+            times: if random.chance(2) { u8::MAX } else { 1 },
         }
     }
 

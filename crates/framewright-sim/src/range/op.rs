@@ -56,6 +56,10 @@ pub enum RangeOp {
     Drain { cpu: u16 },
     /// Gives a CPU's seat back and takes it again.
     Reseat { cpu: u16 },
-    /// A call of the platform's fails, after this many others of its kind.
-    Fault { call: MachineCall, after: u8 },
+    /// Calls of the platform's fail, so many in a row, after this many others of their kind.
+    Fault {
+        call: MachineCall,
+        after: u8,
+        times: u8,
+    },
 }

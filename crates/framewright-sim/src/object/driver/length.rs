@@ -18,7 +18,7 @@ impl ObjectPair<'_, '_> {
             made: Made::Kvmalloc,
             request,
         };
-        let had_fault = self.ram.machine().has_fault();
+        let failed = self.ram.machine().failed();
         let paging = self.ram.paging();
         let got = paging.within(request.context, || {
             self.seat(cpu).kvrealloc(object.addr, &request)
@@ -32,7 +32,7 @@ impl ObjectPair<'_, '_> {
                 if error == KvError::MustNotFree(object.addr) {
                     return self.kept_mapped(&object, request.context);
                 }
-                self.refused(&asked, error, had_fault)
+                self.refused(&asked, error, failed)
             }
         }
     }

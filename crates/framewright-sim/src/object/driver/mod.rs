@@ -223,10 +223,10 @@ impl drive::InStep for ObjectPair<'_, '_> {
                 Ok(())
             }
             ObjectOp::Drain { cpu } => {
-                let had_fault = self.ram.machine().has_fault();
+                let failed = self.ram.machine().failed();
                 self.drain(cpu);
                 // Pages that could not be unmapped are still lazy.
-                if self.was_hit(had_fault) {
+                if self.was_hit(failed) {
                     return Ok(());
                 }
                 self.compare_drained()
@@ -308,9 +308,9 @@ impl<'s, 'm> ObjectPair<'s, 'm> {
         self.seats.of(cpu).kvsize(addr)
     }
 
-    /// Whether a fault came since `had_fault`.
-    fn was_hit(&self, had_fault: bool) -> bool {
-        had_fault && !self.ram.machine().has_fault()
+    /// Whether a call was made to fail since so many were.
+    fn was_hit(&self, failed: u64) -> bool {
+        self.ram.machine().failed() != failed
     }
 
     /// Checks that a request asked of the engine no more than its effort allows.
@@ -337,7 +337,7 @@ impl<'s, 'm> ObjectPair<'s, 'm> {
             made: Made::Kvmalloc,
             request,
         };
-        let had_fault = self.ram.machine().has_fault();
+        let failed = self.ram.machine().failed();
         let paging = self.ram.paging();
         let stops = self.stops();
         let got = paging.within(request.context, || match call {
@@ -363,7 +363,7 @@ impl<'s, 'm> ObjectPair<'s, 'm> {
         }
         match got {
             Ok(addr) => self.served(&asked, addr),
-            Err(error) => self.refused(&asked, error, had_fault),
+            Err(error) => self.refused(&asked, error, failed),
         }
     }
 
@@ -436,7 +436,7 @@ impl<'s, 'm> ObjectPair<'s, 'm> {
         &mut self,
         asked: &AskedObject,
         error: KvError,
-        had_fault: bool,
+        failed: u64,
     ) -> Result<(), Difference> {
         self.summary.refused += 1;
         let AskedObject { made, request, .. } = asked;
@@ -449,7 +449,7 @@ impl<'s, 'm> ObjectPair<'s, 'm> {
         }
         self.expected.failures += 1;
         let (effort, context) = (request.effort, request.context);
-        let was_hit = self.was_hit(had_fault);
+        let was_hit = self.was_hit(failed);
         let waits = context.may_block && effort != Effort::FailFast;
         let is_right = match error {
             KvError::NotNow { bytes } => bytes == request.bytes && (!waits || was_hit),
@@ -467,7 +467,7 @@ impl<'s, 'm> ObjectPair<'s, 'm> {
                     }
             }
             KvError::Ranges(error) if *made != Made::Kmalloc => {
-                self.not_mapped(request, error, had_fault)?;
+                self.not_mapped(request, error, failed)?;
                 let is_frames = matches!(error, RangeError::Frames(_));
                 return match is_frames && context.may_block && !was_hit {
                     true => self.check_collected(asked.cpu),
@@ -482,7 +482,7 @@ impl<'s, 'm> ObjectPair<'s, 'm> {
         if matches!(error, KvError::Frames(_)) {
             self.check_collected(asked.cpu)?;
         }
-        self.check_last_resort(request, had_fault)
+        self.check_last_resort(request, failed)
     }
 
     /// Checks that all empty slabs went back before a request that may wait failed for want of
@@ -499,9 +499,9 @@ impl<'s, 'm> ObjectPair<'s, 'm> {
     }
 
     /// Checks that a request that must succeed failed only when the clients had no frames to give.
-    fn check_last_resort(&self, request: &KvRequest, had_fault: bool) -> Result<(), Difference> {
+    fn check_last_resort(&self, request: &KvRequest, failed: u64) -> Result<(), Difference> {
         let cached = self.cache.frames();
-        if request.effort == Effort::MustSucceed && cached > 0 && !self.was_hit(had_fault) {
+        if request.effort == Effort::MustSucceed && cached > 0 && !self.was_hit(failed) {
             return differ!("K7: {request:?} failed, and {cached} frames could be reclaimed");
         }
         Ok(())
@@ -512,14 +512,14 @@ impl<'s, 'm> ObjectPair<'s, 'm> {
         &mut self,
         request: &KvRequest,
         error: RangeError,
-        had_fault: bool,
+        failed: u64,
     ) -> Result<(), Difference> {
         let pages = request.bytes.div_ceil(Page::BYTES);
         let must = self
             .ranges
             .must_alloc(pages, pages.saturating_add(1), request.align_bytes);
         let may_wait = request.context.may_block;
-        let was_hit = self.was_hit(had_fault);
+        let was_hit = self.was_hit(failed);
         let is_right = match (must, error) {
             (Err(must), _) if must == error => true,
             (
@@ -529,7 +529,7 @@ impl<'s, 'm> ObjectPair<'s, 'm> {
             (Ok(()), RangeError::NoSpace { .. }) => !may_wait || was_hit || self.summary.faults > 0,
             (Ok(()) | Err(RangeError::NoSpace { .. }), RangeError::Frames(error)) => {
                 let free = self.zone.stats().nr_free_pages;
-                self.check_last_resort(request, had_fault)?;
+                self.check_last_resort(request, failed)?;
                 match error {
                     AllocError::Exhausted => was_hit || free < pages,
                     AllocError::WouldWait => !may_wait && self.case.zone.cpus > 1,

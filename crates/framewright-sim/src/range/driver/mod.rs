@@ -187,17 +187,18 @@ impl drive::InStep for RangePair<'_, '_> {
                 Ok(())
             }
             RangeOp::Drain { cpu } => {
-                let had_fault = self.paging.machine().has_fault();
+                let failed = self.paging.machine().failed();
                 self.seat(cpu).drain();
                 // Pages that could not be unmapped are still lazy.
-                if had_fault && !self.paging.machine().has_fault() {
+                if self.paging.machine().failed() != failed {
                     return Ok(());
                 }
                 self.compare_drained()
             }
             RangeOp::Reseat { cpu } => self.reseat(cpu),
-            RangeOp::Fault { call, after } => {
-                self.paging.machine().fail(call, after.into());
+            RangeOp::Fault { call, after, times } => {
+                let machine = self.paging.machine();
+                machine.fail(call, after.into(), times.into());
                 Ok(())
             }
         }
@@ -270,13 +271,13 @@ impl<'s, 'm> RangePair<'s, 'm> {
 
     fn alloc(&mut self, request: RangeRequest) -> Result<(), Difference> {
         let covers = covers(request.kind, request.pages);
-        let had_fault = self.paging.machine().has_fault();
+        let failed = self.paging.machine().failed();
         let (paging, pool_frames) = (self.paging, self.case.pool_frames);
         self.vmalloc_calls += u64::from(request.kind == AreaKind::Vmalloc);
         let got = paging.within(request.context, || {
             calls::alloc(self.seat(request.cpu), pool_frames, &request)
         });
-        let was_hit = had_fault && !self.paging.machine().has_fault();
+        let was_hit = paging.machine().failed() != failed;
         match got {
             Ok(start) => self.served(&request, start, covers),
             Err(error) => self.refused(&request, covers, error, was_hit),

@@ -99,8 +99,8 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         let mut left = None;
         loop {
             let (tried, unmapped) = self.pass_some_spans(u32::MAX);
-            if unmapped != 0 || tried == 0 {
-                return unmapped != 0;
+            if unmapped != 0 {
+                return true;
             }
             let all = left.unwrap_or_else(|| self.count_lazy_spans());
             if tried >= all {
