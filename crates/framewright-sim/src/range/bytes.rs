@@ -94,7 +94,8 @@ fn op(case: &RangeCase, [what, by, a, b, c, d]: [u8; 6]) -> RangeOp {
             },
         },
         112..192 => RangeOp::Free { cpu, pick },
-        192..200 => RangeOp::FreeTwice { cpu, pick },
+        192..197 => RangeOp::FreeTwice { cpu, pick },
+        197..200 => RangeOp::FreeAtomic { pick },
         200..210 => RangeOp::FreeWrong {
             cpu,
             pick: u32::from(a),
@@ -117,6 +118,7 @@ fn op(case: &RangeCase, [what, by, a, b, c, d]: [u8; 6]) -> RangeOp {
         238..244 => RangeOp::Find { at },
         244..249 => RangeOp::Purge { cpu },
         249..252 => RangeOp::Drain { cpu },
-        252..=255 => RangeOp::Reseat { cpu },
+        252..254 => RangeOp::Reseat { cpu },
+        254..=255 => RangeOp::FreeDeferred { cpu },
     }
 }

@@ -309,9 +309,12 @@ impl RangeCase {
             let (pages, align_bytes) = (self.pages(random), self.align_bytes(random));
             self.request(random, cpu, pages, align_bytes)
         } else {
-            RangeOp::Free {
-                cpu,
-                pick: random.bits() as u32,
+            let pick = random.bits() as u32;
+            // Not the bits that say which area.
+            match pick >> 26 {
+                0..4 => RangeOp::FreeAtomic { pick },
+                4 => RangeOp::FreeDeferred { cpu },
+                _ => RangeOp::Free { cpu, pick },
             }
         }
     }

@@ -29,6 +29,10 @@ pub enum RangeOp {
     Free { cpu: u16, pick: u32 },
     /// The same, twice.
     FreeTwice { cpu: u16, pick: u32 },
+    /// `vfree_atomic` of a live area of any kind.
+    FreeAtomic { pick: u32 },
+    /// `RangeSeat::free_deferred`.
+    FreeDeferred { cpu: u16 },
     /// Any of the three calls for any page of a live area, and as many pages more or fewer.
     FreeWrong {
         cpu: u16,

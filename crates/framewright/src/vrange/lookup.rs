@@ -2,7 +2,7 @@
 
 use super::space::sum;
 use super::span::SpanBits;
-use super::{AreaInfo, AreaState, Space};
+use super::{AreaHeader, AreaInfo, AreaKind, AreaState, RangeFreeError, Space};
 use crate::platform::RangePlatform;
 use crate::stats::RangeStats;
 use crate::sync::Ordering::Relaxed;
@@ -58,6 +58,38 @@ impl<'m, P: RangePlatform> Space<'m, P> {
         }
     }
 
+    /// The header of the area of that kind that starts at `page`, if there is one to be freed.
+    pub(super) fn check_free(
+        &self,
+        page: Page,
+        kind: AreaKind,
+    ) -> Result<AreaHeader, RangeFreeError> {
+        let offset = self.offset_unchecked(page);
+        if offset >= self.pages() {
+            return Err(RangeFreeError::Outside(page));
+        }
+        let at = offset as u32;
+        let (number, place) = self.spans.place(at);
+        if !self.spans.get(number).starts_at(place) {
+            return Err(match self.find(page) {
+                Some(area) if area.start != page => RangeFreeError::NotTheFirst {
+                    page,
+                    start: area.start,
+                },
+                _ => RangeFreeError::NotAllocated(page),
+            });
+        }
+        let header = self.table.header(at);
+        let header = header.ok_or(RangeFreeError::NotAllocated(page))?;
+        if header.state() != AreaState::Live {
+            return Err(RangeFreeError::AlreadyFree(page));
+        }
+        if header.kind() != kind {
+            return Err(RangeFreeError::WrongKind(page));
+        }
+        Ok(header)
+    }
+
     /// The area that the header at a page describes.
     fn info(&self, at: u32) -> Option<AreaInfo> {
         let header = self.table.header(at)?;
@@ -70,7 +102,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
             state: header.state(),
             tag: match header.state() {
                 AreaState::Live => header.tag(),
-                AreaState::Kept | AreaState::Lazy => 0,
+                AreaState::Deferred | AreaState::Kept | AreaState::Lazy => 0,
             },
         })
     }

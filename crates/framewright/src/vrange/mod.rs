@@ -11,6 +11,8 @@
 //!                              Kept ───────────────────┘
 //!                              (constructed: frames and mapping stay, for the next vmalloc)
 //!
+//!  vfree_atomic: Live ──▶ Deferred, and a later free_deferred: Deferred ──▶ Lazy
+//!
 //!  in a strict space a free unmaps, too: a Lazy page is mapped no longer, and an area comes to Kept only
 //!  from Waiting, with its frames and without a mapping
 //!
@@ -52,7 +54,7 @@
 //!   all, in a list of the freeing CPU's by its length, for the next request of that length.
 //!   Surplus areas of a CPU move to a depot that all share. Both are bounded. In a strict space the CPU that has the
 //!   span keeps the area, without a mapping, and there is no depot.
-//! - **Before a request fails** everything is drained: kept areas, lazy ones, inboxes, all CPUs'
+//! - **Before a request fails** everything is drained: deferred and kept areas, lazy ones, inboxes, all CPUs'
 //!   spans. Partly used spans are *dissolved*: their free pages become gaps of the arena, where
 //!   they join with those beside them, and their areas become the arena's. So the exact search of
 //!   the arena has the last word.
@@ -69,7 +71,7 @@
 //! - `request`: an allocation and a free of each kind, the slow path, and the undoing of what fails
 //!
 //! # Words of the table (page p: words 2p and 2p + 1)
-//! - first page of an area: word 0 is its header: state (live, kept, lazy), kind, length, caller tag
+//! - first page of an area: word 0 is its header: state (live, deferred, kept, lazy), kind, length, caller tag
 //!   (or, in a list, the next one); it differs from a gap's node, and from zero
 //! - each page of a `vmalloc` area: word 1 is the frame behind it, plus one
 //! - first page of a gap in the tree: both words are its node
@@ -77,14 +79,14 @@
 //!
 //! # Invariants
 //! - **V1** Every page is in exactly one of: a gap of the arena, a span's free pages or bump, an
-//!   area (live, kept, lazy or waiting), a guard page, which is its area's last.
+//!   area (live, deferred, kept, lazy or waiting), a guard page, which is its area's last.
 //! - **V2** Gaps of the arena are disjoint, do not touch one another, and their tree is ordered,
 //!   balanced, and right about the longest gap below each node.
 //! - **V3** A span is the arena's, or exactly one CPU's. A CPU changes only its own spans' records,
 //!   except the bitmap of remote frees and the inbox link; or it has claimed the owner's seat.
 //! - **V4** An area is found from each of its pages: by the nearest start at or before it in its
 //!   span, or by the area that covers the span's first page.
-//! - **V5** A page is mapped only if it belongs to a live, kept or lazy area; it is handed out
+//! - **V5** A page is mapped only if it belongs to a live, deferred, kept or lazy area; it is handed out
 //!   again only if a flush has begun after it was unmapped, and ended.
 //! - **V6** Lazy pages, including those that wait for a flush, are at most the bound plus one batch
 //!   for each CPU, and the pages that the platform failed to unmap when all were tried. The bound
@@ -93,7 +95,7 @@
 //!   area stays above the bound until a later free of that CPU's or of this one's has purged it. An area whose
 //!   allocation the platform unwound out of may be above it, too, because its clean-up neither unmaps nor flushes.)
 //!   A CPU that frees gives back frames behind pages that a flush has made free, where many of these wait. So at most
-//!   this many frames are behind freed areas, kept ones aside: on one CPU three times the bound; on several the bound,
+//!   this many frames are behind freed areas, kept and deferred ones aside: on one CPU three times the bound; on several the bound,
 //!   and as much again for each. (In a strict space these figures are of `lazy_frames_max`. A CPU
 //!   that meets that bound purges its own pages, and no other CPU's; so others may still have some above it.)
 //!   At each moment at which no seat is busy, two kinds of counts are right: those of pages, and those of the pages
@@ -102,7 +104,7 @@
 //!   that was never handed out, because the platform's `map` or `zero` unwound, gives back what it has
 //!   when it is released, as any other.
 //! - **V8** A request fails for want of space only if at one moment during the call no gap of its
-//!   length and alignment existed, while no page was lazy, kept or in a span. (Without recycling,
+//!   length and alignment existed, while no page was deferred, lazy, kept or in a span. (Without recycling,
 //!   vmap blocks with a live slot stay what they are.)
 //!
 //! - **V9** An area is lazy or waiting as a whole: at rest all of its pages are in one state, and
@@ -112,7 +114,7 @@
 //!   start. So where the first page waits, all of the area is unmapped, and its frames go back
 //!   together.
 //! - **V10** A free changes the header from live, once, by compare-and-exchange: of several frees
-//!   of one area one succeeds. From live the header goes to lazy or to kept; in a strict space
+//!   of one area one succeeds. From live the header goes to lazy, to kept, or by way of deferred to lazy; in a strict space
 //!   to lazy, and from there to kept. From kept it goes to live, for the next user, or in one step to lazy. It never
 //!   goes from kept to lazy by way of live. So a second free is refused at every moment until the area is handed out
 //!   again. A free that comes later, however long ago it began, frees the new area. So a CPU looks up whose the span is
@@ -124,8 +126,12 @@
 //!   waits for one of them.
 //!
 //! - **V12** In a strict space no page of an area is mapped when its free returns, nor while the area is kept. There are
-//!   two exceptions: the platform failed to unmap it, or no caller ever had it, because its own allocation
-//!   failed half way in a call that may not wait, or unwound.
+//!   three exceptions: the platform failed to unmap it; or no caller ever had it, because its own allocation
+//!   failed half way in a call that may not wait, or unwound; or the free is deferred (V13).
+//!
+//! - **V13** A deferred area is a live one in all but its header, which has no tag: it has its pages, frames and mapping, and each
+//!   count has it as live. Its header goes from live to deferred by compare-and-exchange, as in a free (V10), and from there to lazy. Each
+//!   deferred area is in the space's list once, or on its way to it, or it is the one that a seat evicts.
 //!
 //! # Locks
 //! - Rank 1: the space's stop lock: its holder may claim seats, one after another or all. A busy
@@ -152,8 +158,8 @@
 //! Only the source of frames reads `may_reclaim` and the fields behind it. The kept and lazy areas
 //! of a space are its own, and those of all CPUs go before a request that may block fails.
 //!
-//! Frees have no context: each may unmap, purge, flush and claim seats. A caller that may not wait leaves
-//! a free to one that may \[`vfree_atomic`\].
+//! Frees have no context: each may unmap, purge, flush and claim seats. A caller that may not wait
+//! [defers](Space::vfree_atomic) its free, which enters no seat.
 //!
 //! # What is not here
 //! Protections other than readable and writable, huge mappings by the engine's choice (a platform

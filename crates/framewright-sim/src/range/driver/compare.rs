@@ -1,5 +1,6 @@
 //! The comparison between operations. How much is lazy is the engine's choice within the bound; what is live is not.
 
+use super::deferred::DeferredAreas;
 use super::{Difference, RangePair, differ};
 use crate::MachineCall;
 use crate::drive::InStep as _;
@@ -12,7 +13,12 @@ const FIND_ALL_PAGES: u64 = 512;
 
 impl RangePair<'_, '_> {
     pub(super) fn compare_stats(&mut self) -> Result<(), Difference> {
-        let (found, expected) = (self.space.stats(), &self.expected);
+        let deferred = self.deferred();
+        let mut found = self.space.stats();
+        // To the model they are free.
+        found.area_frees += deferred.areas;
+        found.live_pages -= deferred.covers;
+        let expected = &self.expected;
         let calls = |call| self.paging.machine().calls(call);
         // An area of `vmalloc` with a mapping that failed half way is freed like all areas.
         let undone = found.area_frees.saturating_sub(expected.area_frees);
@@ -39,10 +45,10 @@ impl RangePair<'_, '_> {
                 return differ!("{name} is {found}, the model says {expected}");
             }
         }
-        self.compare_lazy(&found)
+        self.compare_lazy(&found, deferred)
     }
 
-    fn compare_lazy(&self, found: &RangeStats) -> Result<(), Difference> {
+    fn compare_lazy(&self, found: &RangeStats, deferred: DeferredAreas) -> Result<(), Difference> {
         let (lazy, peak) = (found.vmap_lazy_nr, found.lazy_pages_peak);
         if lazy > peak {
             return differ!("{lazy} pages are lazy, and the most ever are {peak}");
@@ -56,12 +62,12 @@ impl RangePair<'_, '_> {
         // Lazy ones, and those that wait: on one CPU twice as many, and of several no more than were lazy on each.
         let most = bound * (1 + u64::from(self.case.layout.cpus.max(2)));
         let taken = u64::from(self.case.pool_frames) - self.paging.free_frames();
-        let freed = taken.saturating_sub(self.vmalloc_pages + found.kept_pages);
+        let freed = taken.saturating_sub(self.vmalloc_pages + found.kept_pages + deferred.pages);
         if freed > most && found.unmap_failures == 0 {
             return differ!("V6: {freed} frames are behind freed areas, {most} may be");
         }
         let window = self.case.layout.pages;
-        if lazy + self.expected.live_pages > window {
+        if lazy + self.expected.live_pages + deferred.covers > window {
             return differ!(
                 "{lazy} lazy pages and the live ones are more than the {window} there are"
             );

@@ -2,6 +2,7 @@
 //! [`drive`](crate::drive).
 
 mod compare;
+mod deferred;
 
 use super::calls::{self, OWN_FRAMES, RangeRequest, covers};
 use super::{ModelArea, RangeCase, RangeModel, RangeOp};
@@ -27,6 +28,8 @@ struct RangePair<'s, 'm> {
     /// Pages of live areas of `vmalloc`.
     vmalloc_pages: u64,
     vmalloc_calls: u64,
+    /// Whether the engine may have areas whose free is deferred.
+    has_deferred: bool,
     summary: RunSummary,
     random: Random,
 }
@@ -81,6 +84,7 @@ pub fn run(
         expected: RangeStats::default(),
         vmalloc_pages: 0,
         vmalloc_calls: 0,
+        has_deferred: false,
         summary: RunSummary::default(),
         random: Random::new(case.layout.pages),
     };
@@ -143,6 +147,11 @@ impl drive::InStep for RangePair<'_, '_> {
                 }
                 None => Ok(()),
             },
+            RangeOp::FreeAtomic { pick } => match self.model.pick(pick) {
+                Some(area) => self.free_atomic(area.start, area.pages),
+                None => Ok(()),
+            },
+            RangeOp::FreeDeferred { cpu } => self.free_deferred(cpu),
             RangeOp::FreeWrong {
                 cpu,
                 pick,
@@ -398,19 +407,7 @@ impl<'s, 'm> RangePair<'s, 'm> {
         let got: Result<u64, RangeFreeError> = calls::free(self.seat(cpu), page, kind, pages);
         match (got, must) {
             (Ok(freed), Ok(())) => {
-                let area = self.model.free(page);
-                self.expected.live_pages -= area.covers;
-                match kind {
-                    AreaKind::Plain => self.expected.area_frees += 1,
-                    AreaKind::Vmalloc => {
-                        self.expected.area_frees += 1;
-                        self.vmalloc_pages -= area.pages;
-                    }
-                    AreaKind::Ram => self.expected.vm_unmap_ram += 1,
-                }
-                if freed != area.pages {
-                    return differ!("the free of {area:?} says {freed} pages");
-                }
+                let area = self.freed(page, freed)?;
                 if self.space.config().strict && self.space.stats().unmap_failures == failures {
                     let mut all = (0..area.pages).map(|nth| Page(page.0 + nth));
                     if let Some(page) = all.find(|&page| self.paging.mapped(page).is_some()) {
@@ -422,6 +419,24 @@ impl<'s, 'm> RangePair<'s, 'm> {
             (Err(error), Err(reasons)) if reasons.contains(&error) => Ok(()),
             (Err(error), Err(reasons)) if self.may_be_undone(page, error, &reasons) => Ok(()),
             (got, must) => differ!("free of {page}: the engine says {got:?}, the model {must:?}"),
+        }
+    }
+
+    /// Takes note that an area was freed, which had so many pages.
+    fn freed(&mut self, page: Page, freed: u64) -> Result<ModelArea, Difference> {
+        let area = self.model.free(page);
+        self.expected.live_pages -= area.covers;
+        match area.kind {
+            AreaKind::Plain => self.expected.area_frees += 1,
+            AreaKind::Vmalloc => {
+                self.expected.area_frees += 1;
+                self.vmalloc_pages -= area.pages;
+            }
+            AreaKind::Ram => self.expected.vm_unmap_ram += 1,
+        }
+        match freed == area.pages {
+            true => Ok(area),
+            false => differ!("the free of {area:?} says {freed} pages"),
         }
     }
 

@@ -40,6 +40,8 @@ impl fmt::Display for AreaKind {
 pub enum AreaState {
     /// Its user has it.
     Live,
+    /// Its user has freed it in a context that may not wait, and the free is still to come.
+    Deferred,
     /// Freed by its user, but kept constructed for the next one.
     Kept,
     /// Freed, not yet reusable.
@@ -59,7 +61,7 @@ pub struct AreaInfo {
     pub kind: AreaKind,
     /// The state in which it was found.
     pub state: AreaState,
-    /// The tag of the request; 0 when it is lazy.
+    /// The tag of the request; 0 unless it is live.
     pub tag: u32,
 }
 

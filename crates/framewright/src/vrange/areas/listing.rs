@@ -22,7 +22,8 @@ impl AreaInfo {
     ///
     /// The address range and its bytes include the guard page; `pages=` counts frames. As in Linux,
     /// a freed area that is not yet purged has no caller, nor has a mapping of the caller's frames.
-    /// An area that is kept constructed, which Linux does not know, says so behind its kind.
+    /// An area that is kept constructed, which Linux does not know, says so behind its kind. So does one whose free is
+    /// deferred; it has no caller either. (Linux goes on to list that one as allocated.)
     #[must_use]
     pub const fn listed<C: Fn(u32, &mut fmt::Formatter<'_>) -> fmt::Result>(
         self,
@@ -65,8 +66,10 @@ impl<C: Fn(u32, &mut fmt::Formatter<'_>) -> fmt::Result> fmt::Display for Listed
             write!(f, " pages={pages}")?;
         }
         write!(f, " {kind}")?;
-        if state == AreaState::Kept {
-            f.write_str(" kept")?;
+        match state {
+            AreaState::Deferred => f.write_str(" deferred")?,
+            AreaState::Kept => f.write_str(" kept")?,
+            AreaState::Live | AreaState::Lazy => {}
         }
         Ok(())
     }
@@ -97,12 +100,13 @@ mod tests {
     #[test]
     fn areas_are_listed_in_linuxs_layout() {
         use AreaKind::{Plain, Ram, Vmalloc};
-        use AreaState::{Kept, Lazy, Live};
+        use AreaState::{Deferred, Kept, Lazy, Live};
         let lines = [
             line(Vmalloc, Live, 2, 1),
             line(Plain, Live, 1, 1),
             line(Ram, Live, 4, 0),
             line(Vmalloc, Kept, 16, 1),
+            line(Vmalloc, Deferred, 1, 1),
             line(Vmalloc, Lazy, 2, 1),
             line(Plain, Live, 1 << 20, 1),
         ];
@@ -111,6 +115,7 @@ mod tests {
             "0x00007f2c40000000-0x00007f2c40002000    8192 load_module+0x12/0x34 ioremap",
             "0x00007f2c40000000-0x00007f2c40004000   16384 vm_map_ram",
             "0x00007f2c40000000-0x00007f2c40011000   69632 pages=16 vmalloc kept",
+            "0x00007f2c40000000-0x00007f2c40002000    8192 pages=1 vmalloc deferred",
             "0x00007f2c40000000-0x00007f2c40003000   12288 unpurged vm_area",
             "0x00007f2c40000000-0x00007f2d40001000 4294971392 load_module+0x12/0x34 ioremap",
         ];

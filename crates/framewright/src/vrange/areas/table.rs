@@ -84,6 +84,14 @@ impl AreaHeader {
         Self::build(state, pages, tag)
     }
 
+    /// The same area, whose free is still to come, in a list before `next`. Only `vmalloc` areas are deferred, and these have
+    /// two pages at least, with their guard page. So the header is not zero.
+    #[inline]
+    #[must_use]
+    pub(crate) const fn deferred(self, next: Option<u32>) -> Self {
+        Self::build(0, self.pages(), Self::link(next))
+    }
+
     /// The same area, freed but kept constructed, in a list before `next`. Only `vmalloc` areas are
     /// kept, so that becomes its kind.
     #[inline]
@@ -123,8 +131,8 @@ impl AreaHeader {
     /// The header in a word; `None` for zero and for a gap's node.
     #[inline]
     const fn of(word: u64) -> Option<Self> {
-        // Headers have the states 1 to 7; nodes have the topmost bit.
-        if word.wrapping_sub(1 << STATE_SHIFT) < GAP - (1 << STATE_SHIFT) {
+        // Headers have a state from 1 to 7, or two pages at least; nodes have the topmost bit.
+        if word.wrapping_sub(1 << PAGE_BITS) < GAP - (1 << PAGE_BITS) {
             Some(Self(word))
         } else {
             None
@@ -136,10 +144,16 @@ impl AreaHeader {
     #[must_use]
     pub(crate) const fn state(self) -> AreaState {
         match self.0 >> STATE_SHIFT {
-            0..=3 => AreaState::Live,
+            0 => AreaState::Deferred,
+            1..=3 => AreaState::Live,
             4 => AreaState::Kept,
             _ => AreaState::Lazy,
         }
+    }
+
+    #[inline]
+    pub(in super::super) fn is_deferred(&self) -> bool {
+        self.state() == AreaState::Deferred
     }
 
     /// The call that made the area.
@@ -178,7 +192,7 @@ impl AreaHeader {
         (self.0 & PAGE_MASK) as u32
     }
 
-    /// The next area in the list; only of a kept or lazy area.
+    /// The next area in the list; only of a deferred, kept or lazy area.
     #[inline]
     #[must_use]
     pub(crate) const fn next(self) -> Option<u32> {

@@ -80,11 +80,11 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             self.exit();
             return Ok(pages - kind.guard_pages());
         }
-        self.free_entered(page, kind, |held| held.check_free(page, kind))
+        self.free_entered(page, kind, |held| held.space.check_free(page, kind))
     }
 
     /// Makes the area at `page` lazy, if `check` finds its header and has no objection, and leaves
-    /// the seat. The header is that of a live area, or of the kept one that this CPU evicts.
+    /// the seat. The header is that of a live area, or of the kept or deferred one that this CPU evicts.
     pub(in super::super) fn free_entered(
         &mut self,
         page: Page,
@@ -106,8 +106,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 Ok(header) => header,
                 Err(error) => break Err(error),
             };
-            let is_kept = header.state() == AreaState::Kept;
-            let moving = is_kept.then(|| self.words.moving());
+            let is_evicted = header.state() != AreaState::Live;
+            let moving = is_evicted.then(|| self.words.moving());
             let at = self.space.offset_unchecked(page) as u32;
             let pages = u64::from(held.lazy_pages_of(at, header));
             if told > pages {
@@ -144,7 +144,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             }
             if held.free_checked(at, header) {
                 told = 0;
-                if is_kept {
+                if is_evicted {
                     self.words.evicting.set_link(None);
                 }
                 if helped && self.space.told_lazy() > self.space.lazy_max {
@@ -352,38 +352,6 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         self.words.counters.frees.add(1);
         self.words.live.sub(pages);
         Some(pages)
-    }
-
-    /// The header of the area of that kind that starts at `page`, if there is one to be freed.
-    pub(in super::super) fn check_free(
-        &self,
-        page: Page,
-        kind: AreaKind,
-    ) -> Result<AreaHeader, RangeFreeError> {
-        let offset = self.space.offset_unchecked(page);
-        if offset >= self.space.pages() {
-            return Err(RangeFreeError::Outside(page));
-        }
-        let at = offset as u32;
-        let (number, place) = self.space.spans.place(at);
-        if !self.span(number).starts_at(place) {
-            return Err(match self.space.find(page) {
-                Some(area) if area.start != page => RangeFreeError::NotTheFirst {
-                    page,
-                    start: area.start,
-                },
-                _ => RangeFreeError::NotAllocated(page),
-            });
-        }
-        let header = self.space.table.header(at);
-        let header = header.ok_or(RangeFreeError::NotAllocated(page))?;
-        if header.state() != AreaState::Live {
-            return Err(RangeFreeError::AlreadyFree(page));
-        }
-        if header.kind() != kind {
-            return Err(RangeFreeError::WrongKind(page));
-        }
-        Ok(header)
     }
 }
 

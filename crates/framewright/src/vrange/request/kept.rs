@@ -150,7 +150,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         });
     }
 
-    /// Makes the kept area lazy that this seat took out of the lists, unless a CPU that stopped all
+    /// Makes the kept or deferred area lazy that this seat took out of the lists, unless a CPU that stopped all
     /// others did so first.
     pub(in super::super) fn evict(&mut self, at: u32) -> Result<(), Poisoned> {
         self.enter()?;
@@ -163,6 +163,33 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             Err(RangeFreeError::Poisoned) => Err(Poisoned),
             _ => Ok(()),
         }
+    }
+
+    /// Frees the areas whose free any CPU has [deferred](crate::vrange::Space::vfree_atomic), and those that come meanwhile: each becomes lazy, as
+    /// in a [`vfree`](Self::vfree) that keeps nothing. Returns how many it freed. Reads one shared word if there are none.
+    ///
+    /// It may wait as `vfree`. It goes on for as long as callers defer areas faster than it frees them. Another CPU that frees
+    /// deferred areas at the same time may have one in its hands when this returns. A poisoned space stays as it is.
+    pub fn free_deferred(&mut self) -> u64 {
+        let mut freed = 0;
+        while self.space.has_deferred() || self.words.evicting.link().is_some() {
+            if self.enter().is_err() {
+                break;
+            }
+            let held = self.held();
+            let taken = held.begin_to_evict(|held| held.space.take_deferred());
+            let is_deferred = taken.is_some_and(|at| held.header(at).is_deferred());
+            self.exit();
+            let Some(at) = taken else {
+                break;
+            };
+            if self.evict(at).is_err() {
+                break;
+            }
+            freed += u64::from(is_deferred);
+            self.space.platform.interrupt_window();
+        }
+        freed
     }
 
     /// Purges what this CPU itself made lazy and what it keeps, which disturbs no other CPU, and then looks once more. All
@@ -209,6 +236,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
 
     /// The first step of that: these areas become lazy, or wait.
     fn evict_kept(&mut self) -> Result<(), Poisoned> {
+        // Before the rest, because a strict space keeps some of these.
+        self.free_deferred();
         if self.space.config.strict {
             return self.retire_all_kept();
         }

@@ -350,7 +350,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     fn unmap_slow(&mut self, page: Page, pages: u64) -> Result<u64, RangeFreeError> {
         self.enter()?;
         let check = |held: &Held<'_, '_, P>| {
-            let header = held.check_free(page, AreaKind::Ram)?;
+            let header = held.space.check_free(page, AreaKind::Ram)?;
             let mapped = u64::from(header.pages());
             if mapped == pages {
                 Ok(header)

@@ -279,6 +279,7 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
     ///
     /// Pages that the platform fails to unmap stay lazy. A poisoned space stays as it is.
     pub fn purge(&mut self) {
+        self.free_deferred();
         self.unmap_lazy();
         self.release_waiting();
     }

@@ -5,6 +5,8 @@
 //!             else: an area, then its frames in runs, noted in the table, then the mapping
 //!   vfree     into this CPU's lists of kept areas, if they are not full (`keep`) and the space is not strict
 //!             else: lazy; when it is released, its frames go back to their source, or a strict space keeps it
+//!   vfree_atomic    Live ──▶ Deferred, and into the space's list, beside the depot; enters no seat
+//!   free_deferred   from there, one after another, as kept areas are evicted: Deferred ──▶ Lazy
 //! ```
 //!
 //! While an area is built, its pages belong to a live area that no other CPU knows. So all calls to
@@ -388,7 +390,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         loop {
             self.enter()?;
             let held = self.held();
-            let checked = held.check_free(page, AreaKind::Vmalloc);
+            let checked = self.space.check_free(page, AreaKind::Vmalloc);
             let header = match checked {
                 Ok(header) => header,
                 Err(error) => {
@@ -424,6 +426,32 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
 }
 
 impl<P: RangePlatform> Space<'_, P> {
+    /// Defers the free of an area made by [`vmalloc`](RangeSeat::vmalloc): for a handler, or for a caller that holds a lock,
+    /// which may neither wait nor enter a seat \[`vfree_atomic`\]. Returns the area's length in pages, without the guard page.
+    ///
+    /// The area stays mapped, with its frames, until a CPU frees it: in [`free_deferred`](RangeSeat::free_deferred), which a
+    /// kernel has a thread of its own call, as Linux has its worker; in a purge or a drain; or in a request that may wait, before
+    /// it fails. Until then a listing shows it as [deferred](crate::vrange::AreaState::Deferred), without its tag.
+    ///
+    /// Takes no lock, waits for no CPU, and calls nothing of the platform's. Two atomic operations, and more only where another
+    /// caller adds an area at the same moment. It may interrupt any call on this CPU; but on a platform that is
+    /// [`ALONE`](crate::platform::FramePlatform::ALONE) it must not interrupt a call of the same space.
+    ///
+    /// # Errors
+    /// What is wrong with the page. Nothing has changed then.
+    pub fn vfree_atomic(&self, page: Page) -> Result<u64, RangeFreeError> {
+        if self.is_poisoned() {
+            return Err(RangeFreeError::Poisoned);
+        }
+        loop {
+            let header = self.check_free(page, AreaKind::Vmalloc)?;
+            // If this fails, another CPU has freed the area, and the next look says so.
+            if self.defer(self.offset_unchecked(page) as u32, header) {
+                return Ok(u64::from(header.pages()) - AreaKind::Vmalloc.guard_pages());
+            }
+        }
+    }
+
     /// The frame behind a page of an area made by [`vmalloc`](RangeSeat::vmalloc)
     /// \[`vmalloc_to_pfn`\]; `None` for its guard page, and for all other pages.
     ///
@@ -433,7 +461,7 @@ impl<P: RangePlatform> Space<'_, P> {
     pub fn frame_behind(&self, page: Page) -> Option<Frame> {
         let area = self.find(page)?;
         let is_mapped = match area.state {
-            AreaState::Live => true,
+            AreaState::Live | AreaState::Deferred => true,
             AreaState::Kept => !self.config.strict,
             AreaState::Lazy => false,
         };

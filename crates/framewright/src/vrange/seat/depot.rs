@@ -5,17 +5,23 @@
 //! without an area of a length looks there before it builds one. A batch at a time, so that its
 //! lock is taken once for many operations, and never by a CPU whose own lists serve.
 //!
+//! Beside it lies the list of areas whose free is deferred (V13). Any caller adds to that list, in any context, by a
+//! compare-and-exchange of its head. A CPU takes from it under the depot's lock. So no area that was taken comes back on top
+//! while another CPU takes one, and a compare-and-exchange of the head is enough for that too. From there an area goes the way
+//! of a kept one that is evicted.
+//!
 //! # Locks
-//! The depot's lock, rank 2: held for the moves of one batch. Nothing is called under it.
+//! The depot's lock, rank 2: held for the moves of one batch, or for one deferred area. Nothing is called under it.
 //!
 //! # Sources
 //! Magazines and their depot: Bonwick and Adams, "Magazines and vmem", USENIX ATC 2001.
 
-use super::super::Space;
 use super::super::areas::{KEPT_MAX, Kept};
 use super::super::space::DepotRecord;
+use super::super::{AreaHeader, Space};
 use super::Held;
 use crate::platform::RangePlatform;
+use crate::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::{AtomicU64, Lock};
 
 /// Areas moved at once.
@@ -32,6 +38,11 @@ pub(in super::super) enum Spill {
     Nothing,
 }
 
+/// The area that the head of the list names.
+fn area_of(word: u64) -> Option<u32> {
+    word.checked_sub(1).map(|at| at as u32)
+}
+
 impl<'m, P> Space<'m, P> {
     fn depot_words(&self) -> (&'m AtomicU64, Kept<'m>) {
         let DepotRecord { lock, lists, .. } = &self.words.depot;
@@ -41,6 +52,29 @@ impl<'m, P> Space<'m, P> {
     /// The depot's lists, for a CPU that has stopped all others, or that only looks.
     pub(in super::super) fn depot(&self) -> Kept<'m> {
         self.depot_words().1
+    }
+
+    #[inline]
+    pub(in super::super) fn has_deferred(&self) -> bool {
+        self.words.depot.deferred.load(Relaxed) != 0
+    }
+
+    /// Defers the free of a live area, if its header is still `header`: of several frees one succeeds.
+    pub(in super::super) fn defer(&self, at: u32, header: AreaHeader) -> bool {
+        let list = &self.words.depot.deferred;
+        let mut first = list.load(Relaxed);
+        let deferred = header.deferred(area_of(first));
+        if !self.table.change_header(at, header, deferred) {
+            return false;
+        }
+        // Release: a CPU that takes the area sees its header. So does one that takes it after others, because each change of the
+        // word is an operation that also reads it.
+        while let Err(now) = list.compare_exchange_weak(first, u64::from(at) + 1, Release, Relaxed)
+        {
+            first = now;
+            self.table.set_header(at, header.deferred(area_of(first)));
+        }
+        true
     }
 
     /// The most pages that the depot holds: as many as one CPU keeps, if there is another CPU.
@@ -60,6 +94,28 @@ impl<'m, P: RangePlatform> Space<'m, P> {
         let (guard, waited) = Lock::new(lock).lock_and_tell(|attempt| self.relax_for_lock(attempt));
         let _held = self.accounts.watch(&self.platform, account, waited, guard);
         work(depot)
+    }
+
+    /// Takes a deferred area off the list, so that it becomes lazy. The caller is in a busy seat, or has stopped all CPUs.
+    pub(in super::super) fn take_deferred(&self) -> Option<u32> {
+        if !self.has_deferred() {
+            return None;
+        }
+        let list = &self.words.depot.deferred;
+        self.with_depot(|_| {
+            let mut first = list.load(Acquire);
+            loop {
+                let at = area_of(first)?;
+                let header = self.table.header(at).filter(AreaHeader::is_deferred);
+                debug_assert!(header.is_some(), "only its list changes a deferred area");
+                let next = header.and_then(AreaHeader::next);
+                let next = next.map_or(0, |next| u64::from(next) + 1);
+                match list.compare_exchange_weak(first, next, Acquire, Acquire) {
+                    Ok(_) => return header.map(|_| at),
+                    Err(now) => first = now,
+                }
+            }
+        })
     }
 
     /// Takes an area out of the depot, so that it becomes lazy. The caller has seen that there is one.

@@ -63,7 +63,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         has_room() || self.words.purgeable.get() == 0
     }
 
-    /// Takes a kept area out of the lists to make it lazy, or takes up the eviction that unwound before. Until it is
+    /// Takes a kept or deferred area out of the lists to make it lazy, or takes up the eviction that unwound before. Until it is
     /// lazy, other CPUs find it by this seat.
     pub(in super::super) fn begin_to_evict(
         &self,
@@ -100,7 +100,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         self.words.live.sub(u64::from(pages));
     }
 
-    /// Makes all kept areas of the seat and of the depot lazy, as far as the bound allows; returns
+    /// Makes all deferred areas, and all kept ones of the seat and of the depot, lazy, as far as the bound allows; returns
     /// whether that was all. If forced, also one area beyond the bound, which must then be purged.
     pub(in super::super) fn release_kept(
         &self,
@@ -109,14 +109,15 @@ impl<P: RangePlatform> Held<'_, '_, P> {
     ) -> bool {
         if self.space.config.strict {
             self.retire_kept(usize::MAX);
-            return true;
         }
         loop {
+            let _moving = self.words.moving();
             let evicting = self.words.evicting.link();
+            let evicting = evicting.or_else(|| self.space.take_deferred());
+            self.words.evicting.set_link(evicting);
             if self.kept_pages() == 0 {
                 return true;
             }
-            let _moving = self.words.moving();
             let Some(at) = evicting.or_else(|| self.kept().peek_any()) else {
                 let Some(at) = self.space.take_from_depot() else {
                     return true;

@@ -316,8 +316,8 @@ impl<'m, P> Space<'m, P> {
         self.all_seats().map(of).fold(0, u64::wrapping_add)
     }
 
-    /// Whether there are kept, lazy or waiting pages that a purge could free, or pages or frames on their way
-    /// from there.
+    /// Whether there are deferred, kept, lazy or waiting pages that a purge could free, or pages or frames on their
+    /// way from there.
     pub(crate) fn has_spare(&self) -> bool {
         self.had_spare_since(self.moves())
     }
@@ -344,7 +344,10 @@ impl<'m, P> Space<'m, P> {
                 || seat.areas_wait.link().is_some()
                 || seat.areas_ready.link().is_some()
         };
-        self.sum_of_lazy(0) != 0 || self.depot().pages() != 0 || self.all_seats().any(has_some)
+        self.sum_of_lazy(0) != 0
+            || self.has_deferred()
+            || self.depot().pages() != 0
+            || self.all_seats().any(has_some)
     }
 
     /// Whether to take no more spans: because they are a good part of the window, and either half

@@ -53,13 +53,16 @@ record! {
         pub(in super::super) depot: DepotRecord,
     } = 192 words, lazy at 8, begun at 16, peak at 24, arena at 32, depot at 48;
 
-    /// The depot's words; its holder writes them.
+    /// The depot's words; but for `deferred`, its holder writes them.
     #[derive(Debug)]
     #[repr(C, align(64))]
     pub(in super::super) struct DepotRecord {
         pub(in super::super) lock: AtomicU64,
         pub(in super::super) account: [AtomicU64; ACCOUNT_WORDS],
-        _lock: [AtomicU64; 4],
+        /// The first area whose free is deferred, plus one; zero if there is none. Any caller adds to that list, and the
+        /// lock's holder takes from it.
+        pub(in super::super) deferred: AtomicU64,
+        _lock: [AtomicU64; 3],
         /// The lists of kept areas that no CPU has.
         pub(in super::super) lists: KeptRecord,
     } = 144 words, lists at 8;

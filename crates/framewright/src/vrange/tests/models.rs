@@ -6,7 +6,7 @@ extern crate std;
 
 use super::purge::ReleasePart;
 use super::seat::Held;
-use super::{AreaRequest, RangeSeat, Space, SpaceLayout};
+use super::{AreaHeader, AreaKind, AreaRequest, RangeSeat, Space, SpaceLayout};
 use crate::platform::{FramePlatform, MapError, RangePlatform};
 use crate::policy::RangeConfig;
 use crate::seats::Inboxes;
@@ -209,5 +209,62 @@ fn v3_a_free_in_a_span_that_lies_in_a_former_owners_inbox_is_not_lost() {
         former.collect_inbox();
         held(space, 1).collect_inbox();
         assert_collected(space, 0);
+    });
+}
+
+/// An area of `vmalloc` without frames.
+fn alloc_vmalloc(seat: &mut ModelSeat) -> Page {
+    let (at, number) = alloc(seat);
+    let space = seat.space();
+    space.table.clear_frames(at, 2);
+    space.spans.get(number).set_frames(true);
+    let header = AreaHeader::live(AreaKind::Vmalloc, 2, 0);
+    space.table.set_header(at, header);
+    space.page(at)
+}
+
+/// Callers defer while a CPU frees what is deferred: no area is lost, none is freed twice, and each link is seen.
+#[test]
+fn v13_what_is_deferred_beside_a_free_of_the_others_is_freed_once() {
+    explore(Some(2), || {
+        let space = space(2);
+        let mut owner = seat(space, 0);
+        let [one, two, three] = [(); 3].map(|()| alloc_vmalloc(&mut owner));
+        space.vfree_atomic(one).unwrap();
+        let defers = thread::spawn(move || {
+            space.vfree_atomic(two).unwrap();
+        });
+        let other = thread::spawn(move || {
+            let mut other = seat(space, 1);
+            space.vfree_atomic(three).unwrap();
+            other.free_deferred()
+        });
+        let freed = owner.free_deferred();
+        defers.join().unwrap();
+        let freed = freed + other.join().unwrap();
+        assert_eq!(freed + owner.free_deferred(), 3, "V13: an area is lost");
+        assert_eq!(space.stats().area_frees, 3);
+    });
+}
+
+/// Of two frees of one area, deferred or not, one succeeds, also while a CPU frees what is deferred.
+#[test]
+fn v10_of_two_frees_one_of_which_is_deferred_one_succeeds() {
+    explore(Some(3), || {
+        let space = space(2);
+        let mut owner = seat(space, 0);
+        let area = alloc_vmalloc(&mut owner);
+        let defers = thread::spawn(move || space.vfree_atomic(area).is_ok());
+        let other = thread::spawn(move || {
+            let mut other = seat(space, 1);
+            let is_free = other.free_kind(area, AreaKind::Vmalloc).is_ok();
+            other.free_deferred();
+            is_free
+        });
+        owner.free_deferred();
+        let frees = u64::from(defers.join().unwrap()) + u64::from(other.join().unwrap());
+        assert_eq!(frees, 1, "V10");
+        owner.free_deferred();
+        assert_eq!(space.stats().area_frees, 1);
     });
 }

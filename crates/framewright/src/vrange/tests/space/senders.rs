@@ -59,7 +59,7 @@ fn v10_an_area_that_a_slow_free_takes_goes_where_its_span_is_by_then() {
     let mut seats = seats(space);
     let old = seats[0].alloc_area(&AreaRequest::new(3)).unwrap();
     // What CPU 1 has seen when it is held up, in a free by a stale address: a span of CPU 0's, and this header.
-    let header = seats[1].held().check_free(old, AreaKind::Plain).unwrap();
+    let header = seats[1].space.check_free(old, AreaKind::Plain).unwrap();
     // Meanwhile the area ends, and the span goes. Another area with that header is the arena's.
     seats[0].free_area(old).unwrap();
     seats[0].drain();
@@ -117,7 +117,7 @@ fn of_two_frees_at_the_same_moment_one_is_refused_whichever_cpu_is_the_owner() {
         let span = space.spans.get(number);
         assert_eq!(span.owner().cpu(), Some(0), "not the arena's");
         // The owner has looked, and the other one is first to free it.
-        let seen = owner.held().check_free(page, kind).unwrap();
+        let seen = owner.space.check_free(page, kind).unwrap();
         match kind {
             AreaKind::Ram => other.unmap_ram(page, 1),
             _ => other.free_area(page),

@@ -2,6 +2,7 @@
 
 extern crate std;
 
+mod deferred;
 mod interrupts;
 mod parts;
 mod unmapped;
@@ -136,7 +137,13 @@ fn interrupts(
                 other.vfree(area).unwrap();
             }
         }
-        5 => state.fails_to_unmap.set(!state.fails_to_unmap.get()),
+        5 => {
+            for area in mem::take(&mut *shared.borrow_mut()) {
+                space.vfree_atomic(area).unwrap();
+            }
+        }
+        6 => drop(other.free_deferred()),
+        7 => state.fails_to_unmap.set(!state.fails_to_unmap.get()),
         _ => {
             // All address space.
             let mut areas = vec![];
@@ -196,7 +203,7 @@ fn another_cpu_does_anything_at_each_window(run_max: u64) {
     for config in configs() {
         let windows = calls_with_interrupts(&config, run_max, |_| None);
         assert!(windows > 100);
-        for kind in 0..7 {
+        for kind in 0..9 {
             for nth in (1..=windows).step_by(53 + kind as usize) {
                 calls_with_interrupts(&config, run_max, move |window| {
                     (window == nth).then_some(kind)
@@ -205,7 +212,7 @@ fn another_cpu_does_anything_at_each_window(run_max: u64) {
         }
         for every in [2, 3, 5] {
             calls_with_interrupts(&config, run_max, move |window| {
-                (window % every == 0).then_some(window / every % 7)
+                (window % every == 0).then_some(window / every % 9)
             });
         }
     }
