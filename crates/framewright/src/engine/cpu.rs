@@ -4,11 +4,11 @@ use super::Engine;
 use super::parts::{Parts, RangeParts, SharedParts};
 use super::relief::ZoneRelief;
 use crate::frame::{AllocError, FreeError, Seat, Seats, Zone};
-use crate::kv::{KvError, KvFreeError, KvLayout, KvRequest, KvSeat};
-use crate::platform::{FramePlatform, ObjectPlatform, RangePlatform, Relief, ReservePlatform};
+use crate::kv::KvLayout;
+use crate::platform::{FramePlatform, RangePlatform, Relief, ReservePlatform};
 use crate::reclaim::{BlockRequest, Clients, CpuRequests, Shrink};
 use crate::reserve::{Guest, Key, PutRefused};
-use crate::units::{Addr, Context, CpuId, Frame, Mobility, Order, Page, Run, SetupError};
+use crate::units::{Context, CpuId, Frame, Mobility, Order, Page, Run, SetupError};
 use crate::vrange::{AreaRequest, RangeError, RangeFreeError, RangeSeat};
 use core::fmt;
 
@@ -396,49 +396,6 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
     }
 }
 
-impl<'e, 'm, P: ObjectPlatform + Clone, const ZONES: usize> Cpu<'e, 'm, P, KvLayout, ZONES> {
-    /// The seat in the object allocator, for all that a seat can do.
-    pub const fn objects(
-        &mut self,
-    ) -> &mut KvSeat<
-        'e,
-        'e,
-        'm,
-        P,
-        Seats<'e, 'm, P, ZONES>,
-        impl Relief<Seats<'e, 'm, P, ZONES>> + use<'e, 'm, P, ZONES>,
-    > {
-        &mut self.seat
-    }
-
-    /// Allocates an object that is contiguous in the direct map, as [`KvSeat::kmalloc`].
-    ///
-    /// # Errors
-    /// As that.
-    #[inline]
-    pub fn kmalloc(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
-        self.seat.kmalloc(request)
-    }
-
-    /// Allocates an object that need not be contiguous, as [`KvSeat::kvmalloc`].
-    ///
-    /// # Errors
-    /// As that.
-    #[inline]
-    pub fn kvmalloc(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
-        self.seat.kvmalloc(request)
-    }
-
-    /// Frees an object of either kind, as [`KvSeat::kvfree`]. Returns its size in bytes.
-    ///
-    /// # Errors
-    /// As that.
-    #[inline]
-    pub fn kvfree(&mut self, addr: Addr) -> Result<u64, KvFreeError> {
-        self.seat.kvfree(addr)
-    }
-}
-
 impl<'e, 'm, P: RangePlatform + Clone, W: RangeParts<P>, const ZONES: usize>
     Cpu<'e, 'm, P, W, ZONES>
 {
@@ -469,6 +426,13 @@ impl<'e, 'm, P: RangePlatform + Clone, W: RangeParts<P>, const ZONES: usize>
     #[inline]
     pub fn vfree(&mut self, page: Page) -> Result<u64, RangeFreeError> {
         self.ranges().vfree(page)
+    }
+
+    /// Frees the areas whose free any CPU has deferred, as [`RangeSeat::free_deferred`]. Returns how many there were. To defer
+    /// one takes no `Cpu`: the engine's [`space`](Engine::space) does ([`vfree_atomic`](crate::vrange::Space::vfree_atomic)).
+    #[inline]
+    pub fn free_deferred(&mut self) -> u64 {
+        self.ranges().free_deferred()
     }
 
     /// Maps frames of the caller's, as [`RangeSeat::map_ram`].

@@ -32,8 +32,8 @@
 mod cpu;
 mod error;
 mod layout;
+mod objects;
 mod parts;
-mod percpu;
 mod relief;
 
 #[cfg(all(test, not(any(loom, shuttle))))]

@@ -1,10 +1,54 @@
-//! Per-CPU objects through an engine: they take their frames from the CPU that asks for them.
+//! Objects through an engine; and per-CPU objects, which take their frames from the CPU that asks for them.
 
 use super::{Cpu, Engine};
-use crate::kv::{KvError, KvFreeError, KvLayout};
-use crate::platform::ObjectPlatform;
+use crate::frame::Seats;
+use crate::kv::{KvError, KvFreeError, KvLayout, KvRequest, KvSeat};
+use crate::platform::{ObjectPlatform, Relief};
 use crate::stats::PerCpuStats;
 use crate::units::{Addr, Context, CpuId, SetupError};
+
+impl<'e, 'm, P: ObjectPlatform + Clone, const ZONES: usize> Cpu<'e, 'm, P, KvLayout, ZONES> {
+    /// The seat in the object allocator, for all that a seat can do.
+    pub const fn objects(
+        &mut self,
+    ) -> &mut KvSeat<
+        'e,
+        'e,
+        'm,
+        P,
+        Seats<'e, 'm, P, ZONES>,
+        impl Relief<Seats<'e, 'm, P, ZONES>> + use<'e, 'm, P, ZONES>,
+    > {
+        &mut self.seat
+    }
+
+    /// Allocates an object that is contiguous in the direct map, as [`KvSeat::kmalloc`].
+    ///
+    /// # Errors
+    /// As that.
+    #[inline]
+    pub fn kmalloc(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
+        self.seat.kmalloc(request)
+    }
+
+    /// Allocates an object that need not be contiguous, as [`KvSeat::kvmalloc`].
+    ///
+    /// # Errors
+    /// As that.
+    #[inline]
+    pub fn kvmalloc(&mut self, request: &KvRequest) -> Result<Addr, KvError> {
+        self.seat.kvmalloc(request)
+    }
+
+    /// Frees an object of either kind, as [`KvSeat::kvfree`]. Returns its size in bytes.
+    ///
+    /// # Errors
+    /// As that.
+    #[inline]
+    pub fn kvfree(&mut self, addr: Addr) -> Result<u64, KvFreeError> {
+        self.seat.kvfree(addr)
+    }
+}
 
 impl<P: ObjectPlatform + Clone, const ZONES: usize> Engine<'_, P, KvLayout, ZONES> {
     /// The bytes of each unit, 0 without [units](super::EngineLayout::with_percpu): so far apart lie two
