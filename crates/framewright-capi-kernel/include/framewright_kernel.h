@@ -8,7 +8,7 @@
  * Each call names a CPU, in whose seats it works, and at any moment at most one caller names it: so a kernel calls with
  * preemption off, and with interrupts off where its handlers call, too. A handler or callback that calls for a CPU that is
  * inside a call gets FW_EREENTRY. While a CPU is inside, others may wait for it. All CPUs may call at the same time, and
- * one may free what another allocated.
+ * one may free what another allocated. fwk_vfree_atomic() names no CPU, so it may come inside any call.
  *
  * Made by cbindgen: changes belong into the sources.
  */
@@ -246,7 +246,7 @@ struct fwk_stats {
   uint64_t area_frees;
   // Requests for areas that failed for want of address space.
   uint64_t area_failures;
-  // Pages of areas that are in use, guard pages included.
+  // Pages of areas that are in use, or whose free is deferred, guard pages included.
   uint64_t live_pages;
   // Pages of freed areas that are kept with their frames for the next request.
   uint64_t kept_pages;
@@ -483,7 +483,7 @@ void *fwk_vmalloc(struct fwk_memory *memory,
                   uint32_t flags);
 
 // Frees an area of `fwk_vmalloc`, whichever CPU allocated it. NULL is no area, and no error. Not for handlers: it may unmap,
-// flush, and wait for other CPUs.
+// flush, and wait for other CPUs. They have `fwk_vfree_atomic`.
 //
 // Its pages are unmapped when this returns; a CPU may reach their frames by a translation until the next `flush`. With
 // `FWK_KEEPS_MAPPED` they may stay mapped for a while.
@@ -496,6 +496,35 @@ void *fwk_vmalloc(struct fwk_memory *memory,
 int fwk_vfree(struct fwk_memory *memory,
               uint32_t cpu,
               void *area);
+
+// Defers the free of an area of `fwk_vmalloc`, whichever CPU allocated it: for a handler, and for a caller that holds a lock.
+// It names no CPU, so it may come inside any call, of this CPU too: from a handler that interrupted it, or from a callback.
+// NULL is no area, and no error.
+//
+// The area keeps its pages, frames and mapping until `fwk_free_deferred` frees it. A drain begins with that, and so does a
+// request for an area or an object that may wait, before it fails. A request for frames does not, and fails while deferred
+// areas have them: so `fwk_free_deferred` should come soon. Meanwhile the area is no longer the caller's, and each other free
+// of it is refused. `fwk_for_each_area` leaves it out.
+//
+// Cost: nanoseconds. It takes no lock, waits for no CPU and calls no callback.
+//
+// Errors: as `fwk_vfree`, and `FW_EHANDLE`. Nothing has changed then. The code is all there is: `fwk_last_error` of each CPU
+// stays as it was, whatever this returns.
+int fwk_vfree_atomic(struct fwk_memory *memory,
+                     void *area);
+
+// Frees the areas whose free any CPU has deferred (`fwk_vfree_atomic`), each as `fwk_vfree` does. `freed`, unless it is
+// NULL, gets how many there were. A kernel has a thread of its own call it, now and then. Not for handlers, as `fwk_vfree`.
+//
+// Cost: one read if there are none; else that of `fwk_vfree` for each.
+//
+// Errors: `FW_EINVAL` for a `freed` that is not aligned. Nothing has changed then.
+//
+// # Safety
+// Unless it is NULL, `freed` can be written.
+int fwk_free_deferred(struct fwk_memory *memory,
+                      uint32_t cpu,
+                      uint64_t *freed);
 
 // Maps `count` frames of the caller's, in that order, at addresses that follow one another. Frames may come twice, and may
 // be of the reserve, or of no memory at all if `map` can map them. `flags` are of `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS`.

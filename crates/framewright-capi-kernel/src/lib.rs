@@ -11,8 +11,9 @@
 //!   framewright-capi-core, framewright
 //! ```
 //!
-//! No function allocates, and none looks for a thread: each takes the number of a CPU, whose seats it works in. All
-//! state lies in the caller's metadata, except which table hears of a panic.
+//! No function allocates, and none looks for a thread: each takes the number of a CPU, whose seats it works in; but
+//! `fwk_vfree_atomic`, which works in none, so that it may come inside any call. All state lies in the caller's metadata,
+//! except which table hears of a panic.
 //!
 //! # Why this is a library alone
 //! `no_std` code in a static library needs a panic handler, and a crate with `std` must have none. So the functions are

@@ -5,8 +5,8 @@ use framewright_capi_core::arguments::{
     FW_MOVABLE, FW_NOFS, FW_NOIO, FW_NOWAIT, FW_UNMOVABLE, FW_ZERO,
 };
 use framewright_capi_core::codes::{
-    FW_EBUSY, FW_EFOREIGN, FW_EHANDLE, FW_EHOST, FW_EINVAL, FW_ENOENT, FW_ENOMEM, FW_EREENTRY,
-    FW_OK,
+    FW_EALREADY, FW_EBUSY, FW_EFOREIGN, FW_EHANDLE, FW_EHOST, FW_EINVAL, FW_ENOENT, FW_ENOMEM,
+    FW_EREENTRY, FW_OK,
 };
 use framewright_capi_kernel::c::{
     FwkMemory, frames, guests, memory, objects, platform::FwkPlatform, ranges, reserve,
@@ -32,6 +32,13 @@ struct ToyKernel {
     /// The memory that `map` calls back, and what it was told.
     calls_back: Cell<*mut FwkMemory>,
     told: Cell<c_int>,
+    /// An area whose free `map` defers then.
+    to_defer: Cell<*mut c_void>,
+}
+
+/// What a second deferral of an area returns; null is none.
+fn again(area: *mut c_void) -> c_int {
+    if area.is_null() { FW_OK } else { FW_EALREADY }
 }
 
 unsafe extern "C" fn map(
@@ -48,6 +55,9 @@ unsafe extern "C" fn map(
     if !memory.is_null() {
         assert!(objects::fwk_kmalloc(memory, 0, 64, 1, 0).is_null());
         kernel.told.set(memory::fwk_last_error(memory, 0));
+        let area = kernel.to_defer.replace(ptr::null_mut());
+        assert_eq!(ranges::fwk_vfree_atomic(memory, area), FW_OK);
+        assert_eq!(ranges::fwk_vfree_atomic(memory, area), again(area));
     }
     if kernel.answer.get() != 0 {
         return kernel.answer.get();
@@ -259,6 +269,38 @@ fn ck1_a_call_inside_a_call_of_the_same_cpu_is_refused() {
     toy.kernel.calls_back.set(ptr::null_mut());
     assert_eq!(ranges::fwk_vfree(toy.memory, 0, area), FW_OK);
     toy.end();
+}
+
+#[test]
+fn ck1_a_free_may_be_deferred_inside_a_call_of_the_same_cpu() {
+    for has_barrier in [false, true] {
+        let toy = ToyMemory::new(has_barrier);
+        let memory = toy.memory;
+        let area = ranges::fwk_vmalloc(memory, 0, 9000, 1, 0);
+        assert!(!area.is_null());
+        toy.kernel.calls_back.set(memory);
+        toy.kernel.to_defer.set(area);
+        let other = ranges::fwk_vmalloc(memory, 0, 4096, 1, 0);
+        assert!(!other.is_null() && toy.kernel.to_defer.get().is_null());
+        toy.kernel.calls_back.set(ptr::null_mut());
+        // Not by a call without seats, whatever that returned.
+        assert_eq!(memory::fwk_last_error(memory, 0), FW_EREENTRY);
+        assert_eq!(ranges::fwk_vfree(memory, 1, area), FW_EALREADY);
+        let mut freed = 0;
+        // SAFETY: the number is the test's own.
+        unsafe {
+            assert_eq!(ranges::fwk_free_deferred(memory, 1, &mut freed), FW_OK);
+            assert_eq!(freed, 1);
+            assert_eq!(ranges::fwk_free_deferred(memory, 0, &mut freed), FW_OK);
+            assert_eq!(freed, 0);
+            let inside = (&raw mut freed).wrapping_byte_add(1);
+            assert_eq!(ranges::fwk_free_deferred(memory, 0, inside), FW_EINVAL);
+            assert_eq!(ranges::fwk_free_deferred(memory, 0, ptr::null_mut()), FW_OK);
+        }
+        assert_eq!(ranges::fwk_vfree(memory, 0, other), FW_OK);
+        assert_eq!(memory::fwk_last_error(memory, 1), FW_EALREADY);
+        toy.end();
+    }
 }
 
 #[test]

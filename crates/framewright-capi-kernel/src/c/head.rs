@@ -260,6 +260,18 @@ pub(super) fn with<T>(
     })
 }
 
+/// Works with the engine alone, in no CPU's seats: its caller may have interrupted a call that has them. Returns a code,
+/// which becomes no CPU's last error.
+pub(super) fn without_seats(
+    memory: *mut FwkMemory,
+    work: impl FnOnce(&KernelEngine) -> Result<(), KernelRefusal>,
+) -> c_int {
+    let done = find(memory)
+        .map_err(KernelRefusal)
+        .and_then(|head| work(head.engine()));
+    done.map_or_else(|KernelRefusal(code)| code, |()| FW_OK)
+}
+
 /// The last refusal of a CPU; that of the handle, or of the number, if these are wrong.
 pub(super) fn last(memory: *mut FwkMemory, cpu: u32) -> c_int {
     let cell = find(memory).and_then(|head| head.cell(cpu));

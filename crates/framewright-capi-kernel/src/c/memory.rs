@@ -286,7 +286,7 @@ pub struct FwkStats {
     pub area_frees: u64,
     /// Requests for areas that failed for want of address space.
     pub area_failures: u64,
-    /// Pages of areas that are in use, guard pages included.
+    /// Pages of areas that are in use, or whose free is deferred, guard pages included.
     pub live_pages: u64,
     /// Pages of freed areas that are kept with their frames for the next request.
     pub kept_pages: u64,

@@ -4,7 +4,7 @@
 
 use super::head::either;
 use super::platform::pointer;
-use super::{FwkMemory, address, coded, pointed};
+use super::{FwkMemory, address, coded, head, pointed};
 use core::ffi::{c_int, c_void};
 use framewright::vrange::{AreaInfo, AreaKind, AreaRequest, AreaState};
 use framewright::{Addr, Page};
@@ -49,7 +49,7 @@ pub extern "C" fn fwk_vmalloc(
 }
 
 /// Frees an area of `fwk_vmalloc`, whichever CPU allocated it. NULL is no area, and no error. Not for handlers: it may unmap,
-/// flush, and wait for other CPUs.
+/// flush, and wait for other CPUs. They have `fwk_vfree_atomic`.
 ///
 /// Its pages are unmapped when this returns; a CPU may reach their frames by a translation until the next `flush`. With
 /// `FWK_KEEPS_MAPPED` they may stay mapped for a while.
@@ -65,6 +65,58 @@ pub extern "C" fn fwk_vfree(memory: *mut FwkMemory, cpu: u32, area: *mut c_void)
         if !area.is_null() {
             let page = page_at(address(area))?;
             either!(KernelSeats, inside.seats, seats => seats.vfree(page))?;
+        }
+        Ok(())
+    })
+}
+
+/// Defers the free of an area of `fwk_vmalloc`, whichever CPU allocated it: for a handler, and for a caller that holds a lock.
+/// It names no CPU, so it may come inside any call, of this CPU too: from a handler that interrupted it, or from a callback.
+/// NULL is no area, and no error.
+///
+/// The area keeps its pages, frames and mapping until `fwk_free_deferred` frees it. A drain begins with that, and so does a
+/// request for an area or an object that may wait, before it fails. A request for frames does not, and fails while deferred
+/// areas have them: so `fwk_free_deferred` should come soon. Meanwhile the area is no longer the caller's, and each other free
+/// of it is refused. `fwk_for_each_area` leaves it out.
+///
+/// Cost: nanoseconds. It takes no lock, waits for no CPU and calls no callback.
+///
+/// Errors: as `fwk_vfree`, and `FW_EHANDLE`. Nothing has changed then. The code is all there is: `fwk_last_error` of each CPU
+/// stays as it was, whatever this returns.
+#[unsafe(no_mangle)]
+pub extern "C" fn fwk_vfree_atomic(memory: *mut FwkMemory, area: *mut c_void) -> c_int {
+    head::without_seats(memory, |engine| {
+        if !area.is_null() {
+            let page = page_at(address(area))?;
+            either!(KernelEngine, engine, engine => engine.space().vfree_atomic(page))?;
+        }
+        Ok(())
+    })
+}
+
+/// Frees the areas whose free any CPU has deferred (`fwk_vfree_atomic`), each as `fwk_vfree` does. `freed`, unless it is
+/// NULL, gets how many there were. A kernel has a thread of its own call it, now and then. Not for handlers, as `fwk_vfree`.
+///
+/// Cost: one read if there are none; else that of `fwk_vfree` for each.
+///
+/// Errors: `FW_EINVAL` for a `freed` that is not aligned. Nothing has changed then.
+///
+/// # Safety
+/// Unless it is NULL, `freed` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwk_free_deferred(
+    memory: *mut FwkMemory,
+    cpu: u32,
+    freed: *mut u64,
+) -> c_int {
+    coded(memory, cpu, |inside| {
+        if !freed.is_null() {
+            pointers::check(freed, "freed")?;
+        }
+        let areas = either!(KernelSeats, inside.seats, seats => seats.free_deferred());
+        if !freed.is_null() {
+            // SAFETY: promised by the caller.
+            unsafe { pointers::put(freed, areas, "freed") }?;
         }
         Ok(())
     })

@@ -232,6 +232,95 @@ static void handler(struct machine *machine)
     machine->in_window = handler;
 }
 
+static unsigned char *to_defer[3];
+static unsigned long deferred;
+
+// A handler of an interrupt that came anywhere in a call, as CPU `cpu`: it names no CPU, and changes none's last error.
+static void defers(struct machine *machine)
+{
+    struct fwk_memory *memory = machine->memory;
+    for (size_t nth = 0; nth < 3; nth++) {
+        unsigned char *area = to_defer[nth];
+        if (area == NULL)
+            continue;
+        to_defer[nth] = NULL;
+        int last = fwk_last_error(memory, cpu);
+        unsigned long calls = machine->maps + machine->unmaps + machine->flushes + machine->relaxes + machine->barriers;
+        RETURNS(FW_EINSIDE, fwk_vfree_atomic(memory, area + FW_PAGE_BYTES));
+        OK(fwk_vfree_atomic(memory, area));
+        RETURNS(FW_EALREADY, fwk_vfree_atomic(memory, area));
+        OK(fwk_vfree_atomic(memory, NULL));
+        CHECK(calls == machine->maps + machine->unmaps + machine->flushes + machine->relaxes + machine->barriers);
+        CHECK(fwk_last_error(memory, cpu) == last);
+        CHECK(area[0] == 0x5a && area[3 * FW_PAGE_BYTES - 1] == 0x5a); // it stays mapped
+        deferred++;
+        return;
+    }
+}
+
+// Areas to defer, each full of 0x5a.
+static void wants_deferred(struct machine *machine)
+{
+    for (size_t nth = 0; nth < 3; nth++) {
+        CHECK((to_defer[nth] = fwk_vmalloc(machine->memory, 0, 3 * FW_PAGE_BYTES, 1, 0)) != NULL);
+        memset(to_defer[nth], 0x5a, 3 * FW_PAGE_BYTES);
+    }
+    deferred = 0;
+}
+
+// A handler defers frees from inside calls of its own CPU, and a thread frees the areas later.
+static void deferring(int is_full)
+{
+    struct machine *machine = machine_of(8192, 0, is_full);
+    struct fwk_memory *memory = machine->memory;
+    uint64_t freed = 7;
+    OK(fwk_free_deferred(memory, 0, &freed));
+    CHECK(freed == 0);
+
+    wants_deferred(machine);
+    unsigned char *mine[3] = {to_defer[0], to_defer[1], to_defer[2]};
+    struct fwk_stats before = stats_of(memory);
+    machine->in_map = defers;
+    void *areas[3];
+    for (size_t nth = 0; nth < 3; nth++)
+        CHECK((areas[nth] = fwk_vmalloc(memory, 0, 2 * FW_PAGE_BYTES, 1, 0)) != NULL);
+    machine->in_map = NULL;
+    CHECK(deferred == 3);
+    for (size_t nth = 0; nth < 3; nth++)
+        OK(fwk_vfree(memory, 0, areas[nth]));
+    OK(fwk_verify(memory, 0));
+    CHECK(stats_of(memory).live_pages == before.live_pages);
+    size_t sums[3] = {0};
+    OK(fwk_for_each_area(memory, 0, count_areas, sums));
+    CHECK(sums[FW_AREA_VMALLOC] == 0); // none is a caller's
+    for (size_t nth = 0; nth < 3; nth++) {
+        RETURNS(FW_EALREADY, fwk_vfree(memory, 1, mine[nth]));
+        CHECK(mine[nth][FW_PAGE_BYTES] == 0x5a);
+    }
+    unsigned long unmaps = machine->unmaps;
+    uint64_t frees = stats_of(memory).area_frees;
+    OK(fwk_free_deferred(memory, 1, &freed)); // another CPU
+    CHECK(freed == 3 && stats_of(memory).area_frees == frees + 3 && machine->unmaps > unmaps);
+    CHECK(stats_of(memory).live_pages == 0);
+    OK(fwk_free_deferred(memory, 0, &freed));
+    CHECK(freed == 0);
+    for (size_t nth = 0; nth < 3; nth++) {
+        CHECK(fwk_vfree_atomic(memory, mine[nth]) < 0);
+        CHECK(fwk_vfree(memory, 0, mine[nth]) < 0);
+    }
+
+    // A drain frees them, too; and it is not necessary to count them.
+    wants_deferred(machine);
+    OK(fwk_vfree_atomic(memory, to_defer[0]));
+    OK(fwk_drain(memory, 0));
+    CHECK(stats_of(memory).live_pages == 2 * 4);
+    OK(fwk_vfree_atomic(memory, to_defer[1]));
+    OK(fwk_vfree_atomic(memory, to_defer[2]));
+    OK(fwk_free_deferred(memory, 0, NULL));
+    CHECK(stats_of(memory).live_pages == 0);
+    end_empty(machine);
+}
+
 int main(void)
 {
     for (int is_full = 0; is_full < 2; is_full++) {
@@ -269,6 +358,22 @@ int main(void)
     CHECK(zeroed != NULL && handled > 10);
     OK(fwk_vfree(long_calls->memory, 0, zeroed));
     end_empty(long_calls);
+    // Where interrupts come in, a handler without a CPU of its own may still defer; a call that frees what was deferred lets
+    // them in between two areas.
+    struct machine *windows = machine_of(8192, 0, 1);
+    wants_deferred(windows);
+    OK(fwk_vfree_atomic(windows->memory, to_defer[0]));
+    to_defer[0] = NULL;
+    windows->in_window = defers;
+    uint64_t freed = 0, all = 0;
+    OK(fwk_free_deferred(windows->memory, 0, &all));
+    CHECK(all > 0 && deferred > 0);
+    for (int turn = 0; turn < 3; turn++, all += freed)
+        OK(fwk_free_deferred(windows->memory, 0, &freed));
+    CHECK(all == 3 && deferred == 2);
+    end_empty(windows);
+    deferring(0);
+    deferring(1);
     // Several memories at a time know nothing of each other; and a layout without a reserve.
     struct machine *one = machine_of(4096, 0, 1), *two = machine_of(4096, 0, 0);
     void *object = fwk_kmalloc(one->memory, 0, 64, 1, 0);

@@ -140,6 +140,36 @@ static void arguments(void)
     RETURNS(FW_EINVAL, fwk_vfree(memory, 0, area + 1));
     RETURNS(FW_EINSIDE, fwk_vfree(memory, 0, area + FW_PAGE_BYTES));
     RETURNS(FW_EKIND, fwk_unmap_ram(memory, 0, area, 3));
+    // A refused deferral changes nothing, no CPU's last error either; one that is not refused refuses the next free.
+    int last = fwk_last_error(memory, 0);
+    CHECK(last == FW_EKIND);
+    RETURNS(FW_EHANDLE, fwk_vfree_atomic(NULL, area));
+    RETURNS(FW_EHANDLE, fwk_vfree_atomic((struct fwk_memory *)((char *)memory + 8), area));
+    RETURNS(FW_EFOREIGN, fwk_vfree_atomic(memory, page_on_stack));
+    RETURNS(FW_EINVAL, fwk_vfree_atomic(memory, area + 1));
+    RETURNS(FW_EINSIDE, fwk_vfree_atomic(memory, area + FW_PAGE_BYTES));
+    RETURNS(FW_ENOENT, fwk_vfree_atomic(memory, machine->window + WINDOW_BYTES - CPUS * UNIT_BYTES - FW_PAGE_BYTES));
+    OK(fwk_frame_alloc(memory, 0, 0, FW_MOVABLE, 0, &frame));
+    char *mapped = fwk_map_ram(memory, 0, &frame, 1, 0);
+    CHECK(mapped != NULL);
+    RETURNS(FW_EKIND, fwk_vfree_atomic(memory, mapped));
+    OK(fwk_unmap_ram(memory, 0, mapped, 1));
+    OK(fwk_frame_free(memory, 0, frame, 0));
+    CHECK(fwk_last_error(memory, 0) == last);
+    char *atomic = fwk_vmalloc(memory, 0, 3 * FW_PAGE_BYTES, 1, 0);
+    OK(fwk_vfree_atomic(memory, atomic));
+    RETURNS(FW_EALREADY, fwk_vfree_atomic(memory, atomic));
+    RETURNS(FW_EALREADY, fwk_vfree(memory, 1, atomic));
+    RETURNS(FW_EINSIDE, fwk_vfree(memory, 1, atomic + FW_PAGE_BYTES));
+    CHECK(fwk_unmap_ram(memory, 0, atomic, 3) < 0);
+    CHECK(fwk_kvfree(memory, 0, atomic) < 0);
+    uint64_t freed[2] = {7, 7};
+    RETURNS(FW_EINVAL, fwk_free_deferred(memory, 0, (uint64_t *)((char *)freed + 1)));
+    RETURNS(FW_EINVAL, fwk_free_deferred(memory, 2 * CPUS, freed));
+    RETURNS(FW_EHANDLE, fwk_free_deferred(NULL, 0, freed));
+    CHECK(freed[0] == 7 && freed[1] == 7);
+    OK(fwk_free_deferred(memory, 0, freed));
+    CHECK(freed[0] == 1 && freed[1] == 7);
     OK(fwk_vfree(memory, 0, area));
     RETURNS(FW_EALREADY, fwk_vfree(memory, 1, area));
     char *object = fwk_kmalloc(memory, 0, 64, 1, 0), *other = fwk_kmalloc(memory, 0, 64, 1, 0);
@@ -165,6 +195,7 @@ static void call_again(struct machine *machine)
     REFUSES(FW_EREENTRY, memory, fwk_kmalloc(memory, cpu, 64, 1, 0));
     RETURNS(FW_EREENTRY, fwk_frame_alloc(memory, cpu, 0, FW_MOVABLE, 0, &frame));
     RETURNS(FW_EREENTRY, fwk_drain(memory, cpu));
+    RETURNS(FW_EREENTRY, fwk_free_deferred(memory, cpu, &frame));
     RETURNS(FW_EREENTRY, fwk_add(memory, cpu, FIRST_FRAME, 1));
     RETURNS(FW_EBUSY, fwk_end(memory));
     CHECK(frame == 7);
@@ -211,7 +242,8 @@ static void callbacks(void)
 }
 
 static struct machine *interrupted;
-static volatile unsigned long inside, outside;
+static volatile unsigned long inside, outside, deferred_inside;
+static _Atomic(unsigned char *) to_defer;
 
 static void handler(int signal)
 {
@@ -225,6 +257,14 @@ static void handler(int signal)
         int last = fwk_last_error(memory, 0);
         CHECK(last == FW_EREENTRY || last == FW_EAGAIN || last == FW_ENOMEM);
         inside += last == FW_EREENTRY;
+        // Where all that names the CPU is refused, the free of an area may be deferred.
+        unsigned char *area = last == FW_EREENTRY ? atomic_exchange(&to_defer, NULL) : NULL;
+        if (area != NULL) {
+            CHECK(area[0] == 0x3c);
+            OK(fwk_vfree_atomic(memory, area));
+            RETURNS(FW_EALREADY, fwk_vfree_atomic(memory, area));
+            deferred_inside++;
+        }
     }
 }
 
@@ -237,16 +277,26 @@ static void interrupts(void)
     CHECK(sigaction(SIGALRM, &action, NULL) == 0);
     struct itimerval often = {{0, 200}, {0, 200}}, never = {{0, 0}, {0, 0}};
     CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
+    uint64_t all = 0, freed = 0;
     for (unsigned turn = 0; (inside < 200 || outside < 200) && turn < 3000000; turn++) {
         unsigned char *object = fwk_kvmalloc(memory, 0, 1 + turn % 3000, 1, FW_ZERO);
         CHECK(object != NULL && object[0] == 0);
         object[0] = 1;
         void *area = turn % 16 == 0 ? fwk_vmalloc(memory, 0, 1 + turn % 30000, 1, 0) : NULL;
         OK(fwk_kvfree(memory, 0, object));
+        if (area != NULL) {
+            *(unsigned char *)area = 0x3c;
+            area = atomic_exchange(&to_defer, area);
+        }
         OK(fwk_vfree(memory, 0, area));
+        if (turn % 64 == 0)
+            OK(fwk_free_deferred(memory, 0, &freed));
+        all += freed, freed = 0;
     }
     CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);
-    CHECK(inside > 0 && outside > 0);
+    OK(fwk_vfree(memory, 0, to_defer));
+    OK(fwk_free_deferred(memory, 0, &freed));
+    CHECK(inside > 0 && outside > 0 && deferred_inside > 0 && all + freed > 0 && all + freed <= deferred_inside);
     end_empty(interrupted);
 }
 
@@ -268,7 +318,7 @@ static void half_are_wrong(uint64_t seed)
         int is_area;
     } live[LIVE];
     memset(live, 0, sizeof live);
-    unsigned long refused = 0;
+    unsigned long refused = 0, deferred = 0;
     for (int turn = 0; turn < 30000; turn++) {
         size_t nth = next_random(&seed) % LIVE;
         uint32_t some_cpu = next_random(&seed) % CPUS;
@@ -283,11 +333,12 @@ static void half_are_wrong(uint64_t seed)
                 begins |= live[at].at == wrong;
             if (!begins) {
                 CHECK(fwk_vfree(memory, some_cpu, wrong) < 0);
+                CHECK(fwk_vfree_atomic(memory, wrong) < 0);
                 CHECK(fwk_kvfree(memory, some_cpu, wrong) < 0);
                 CHECK(fwk_kfree(memory, some_cpu, wrong) < 0);
                 CHECK(fwk_unmap_ram(memory, some_cpu, wrong, 1 + next_random(&seed) % 4) < 0);
                 CHECK(fwk_kvrealloc(memory, some_cpu, wrong, 100, 0) == NULL);
-                refused += 5;
+                refused += 6;
             }
         }
         if (live[nth].at == NULL) {
@@ -301,11 +352,19 @@ static void half_are_wrong(uint64_t seed)
         } else {
             for (size_t at = 0; at < live[nth].bytes; at++)
                 CHECK(live[nth].at[at] == (unsigned char)nth);
-            OK(live[nth].is_area ? fwk_vfree(memory, some_cpu, live[nth].at) : fwk_kvfree(memory, some_cpu, live[nth].at));
+            if (live[nth].is_area && turn % 3 == 0)
+                OK(fwk_vfree_atomic(memory, live[nth].at));
+            else
+                OK(live[nth].is_area ? fwk_vfree(memory, some_cpu, live[nth].at)
+                                     : fwk_kvfree(memory, some_cpu, live[nth].at));
             live[nth].at = NULL;
+            uint64_t freed = 0;
+            if (turn % 50 == 0)
+                OK(fwk_free_deferred(memory, some_cpu, &freed));
+            deferred += freed;
         }
     }
-    CHECK(refused > 50000);
+    CHECK(refused > 60000 && deferred > 0);
     for (size_t nth = 0; nth < LIVE; nth++)
         if (live[nth].at != NULL)
             OK(live[nth].is_area ? fwk_vfree(memory, 0, live[nth].at) : fwk_kvfree(memory, 0, live[nth].at));
