@@ -22,7 +22,7 @@ mod target;
 mod turn;
 
 pub(crate) use record::CACHED_ORDERS;
-pub(super) use record::{CACHE_MAX, SeatRecord, SeatWords};
+pub(super) use record::{CACHE_MAX, SeatRecord, SeatWords, cache_bit};
 pub(crate) use search::Spread;
 pub(super) use slow::Resort;
 pub(super) use stock::WORD_FRAMES;

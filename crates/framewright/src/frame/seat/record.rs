@@ -5,7 +5,8 @@
 //!
 //! A cache is a stack of entries, one for each mobility and order. Its head is a place and a count in
 //! one word, so one store takes a block and counts it. An entry is not cleared when its block goes:
-//! the block's tag tells whether it is still in the cache (F3).
+//! the block's tag tells whether it is still in the cache (F3). One word names the caches that may hold any, so that a look
+//! at those in use passes by the others.
 
 use super::super::counters::Counters;
 use crate::policy::End;
@@ -52,7 +53,10 @@ record! {
         /// [`NO_ORDER`] less the smallest order of which a search of the seat found no block, with none of that order or
         /// above found since; 0 without such a search. Its owner writes this word where memory runs out.
         barren: AtomicU64,
-        _unused: [AtomicU64; 3],
+        /// The caches that may hold a block or have a stock behind them, by [`cache_bit`]: all that have a limit, and those
+        /// that got a stock or a word of one since the limits were set. Its owner writes this word when it sets limits.
+        may_hold: AtomicU64,
+        _unused: [AtomicU64; 2],
 
         // Only the owner writes the rest.
         /// By cache: the place of the entry for its next block, and above [`PLACES`] how many blocks it has handed out
@@ -92,8 +96,27 @@ pub(super) const fn cache_number(mobility: Mobility, order: usize) -> usize {
 }
 
 /// The bit of that cache in a set of caches.
-pub(super) const fn cache_bit(mobility: Mobility, order: usize) -> u32 {
+#[inline(always)]
+pub(in super::super) const fn cache_bit(mobility: Mobility, order: usize) -> u32 {
     1 << cache_number(mobility, order)
+}
+
+/// The numbers of a set of caches, by order, then by mobility.
+#[inline(always)]
+pub(super) fn numbers_of(mut set: u32) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        let cache = set.trailing_zeros() as usize;
+        set &= set.wrapping_sub(1);
+        (cache < CACHES).then_some(cache)
+    })
+}
+
+/// Mobility and order of a cache.
+#[inline(always)]
+pub(super) fn cache_of(number: usize) -> (Mobility, Order) {
+    let order = Order::new((number / 3) as u8);
+    let mobility = Mobility::from_index(number % 3);
+    mobility.zip(order).expect("there is such a cache")
 }
 
 /// Where the cache of that mobility and order begins.
@@ -103,9 +126,9 @@ const fn entries_start(mobility: usize, order: usize) -> usize {
     FIRST_PLACE + below + mobility * (CACHE_MAX >> order)
 }
 
-/// Where each cache begins, by its number.
-const STARTS: [u64; CACHES] = {
-    let mut starts = [0; CACHES];
+/// Where each cache begins, by its number. What is no cache begins behind every place.
+const STARTS: [u64; NUMBERS] = {
+    let mut starts = [PLACES; NUMBERS];
     let mut cache = 0;
     while cache < CACHES {
         starts[cache] = entries_start(cache % 3, cache / 3) as u64;
@@ -163,15 +186,17 @@ impl<'m> SeatWords<'m> {
 
     #[inline(always)]
     pub(in super::super) fn cached(self, mobility: Mobility, order: usize) -> usize {
-        let head = self.head(cache_number(mobility, order)).load(Relaxed);
-        (head & PLACES) as usize - entries_start(mobility.index(), order)
+        let cache = cache_number(mobility, order);
+        let head = self.head(cache).load(Relaxed);
+        ((head & PLACES) - STARTS[cache]) as usize
     }
 
     #[inline(always)]
     pub(super) fn set_cached(self, mobility: Mobility, order: usize, count: usize) {
-        let head = self.head(cache_number(mobility, order));
-        let place = entries_start(mobility.index(), order) + count;
-        head.store(head.load(Relaxed) & !PLACES | place as u64, Relaxed);
+        let cache = cache_number(mobility, order);
+        let head = self.head(cache);
+        let place = STARTS[cache] + count as u64;
+        head.store(head.load(Relaxed) & !PLACES | place, Relaxed);
     }
 
     /// The youngest block of a cache. For an empty cache, some number. The caller finds out by the tag:
@@ -223,21 +248,40 @@ impl<'m> SeatWords<'m> {
 
     #[inline(always)]
     pub(in super::super) fn limit(self, mobility: Mobility, order: usize) -> usize {
-        let full = &self.record.full[cache_number(mobility, order)];
-        let full = full.load(Relaxed) as usize;
+        let cache = cache_number(mobility, order);
+        let full = self.record.full[cache].load(Relaxed);
         // A number below the first place is the limit itself.
-        full.checked_sub(entries_start(mobility.index(), order))
-            .unwrap_or(full)
+        full.checked_sub(STARTS[cache]).unwrap_or(full) as usize
     }
 
     pub(in super::super) fn set_limit(self, mobility: Mobility, order: usize, blocks: usize) {
-        let full = if self.is_restricted() {
-            blocks
+        let cache = cache_number(mobility, order);
+        let from = if self.is_restricted() {
+            0
         } else {
-            entries_start(mobility.index(), order) + blocks
+            STARTS[cache]
         };
-        let at = &self.record.full[cache_number(mobility, order)];
-        at.store(full as u64, Relaxed);
+        self.record.full[cache].store(from + blocks as u64, Relaxed);
+        if blocks > 0 {
+            self.note_may_hold(mobility, order);
+        }
+    }
+
+    /// The caches that may hold a block or have a stock behind them, by [`cache_bit`].
+    #[inline(always)]
+    pub(in super::super) fn may_hold(self) -> u32 {
+        self.record.may_hold.load(Relaxed) as u32
+    }
+
+    #[inline(always)]
+    fn note_may_hold(self, mobility: Mobility, order: usize) {
+        let set = self.may_hold() | cache_bit(mobility, order);
+        self.record.may_hold.store(u64::from(set), Relaxed);
+    }
+
+    /// Only these have a block or a limit from here on, but for one that gets a stock.
+    pub(in super::super) fn set_may_hold(self, caches: u32) {
+        self.record.may_hold.store(u64::from(caches), Relaxed);
     }
 
     /// How many words a stock may have.
@@ -260,6 +304,9 @@ impl<'m> SeatWords<'m> {
     pub(super) fn set_stock(self, mobility: Mobility, offset: usize, words: usize) {
         let stock = (offset as u64 * (STOCK_WORDS + 1)) | words as u64;
         self.record.stocks[mobility.index()].store(stock, Relaxed);
+        if words > 0 {
+            self.note_may_hold(mobility, 0);
+        }
     }
 
     /// Puts `count` blocks, side by side from `offset` on, into the cache of `order`, which is empty. Their tags say so
@@ -270,22 +317,18 @@ impl<'m> SeatWords<'m> {
             entry.store((offset + (nth << order.get())) as u32, Relaxed);
         }
         self.set_cached(mobility, order.index(), count);
+        self.note_may_hold(mobility, order.index());
     }
 
     /// The caches that hold a block, or have a stock behind them that does, by [`cache_bit`].
-    pub(super) fn caches_in_use(self) -> u32 {
-        let mut used = 0;
-        // A bit for each cache, the last one first.
-        for (head, start) in self.record.heads[..CACHES].iter().zip(&STARTS).rev() {
-            let place = head.load(Relaxed) & PLACES;
-            used = 2 * used + u32::from(place > *start);
-        }
-        for mobility in Mobility::ALL {
-            if self.stock(mobility).is_some() {
-                used |= cache_bit(mobility, 0);
-            }
-        }
-        used
+    #[inline]
+    pub(in super::super) fn caches_in_use(self) -> u32 {
+        numbers_of(self.may_hold()).fold(0, |used, cache| {
+            let place = self.head(cache).load(Relaxed) & PLACES;
+            let is_stocked = || self.record.stocks[cache].load(Relaxed) & STOCK_WORDS != 0;
+            let is_used = place > STARTS[cache] || cache < 3 && is_stocked();
+            used | u32::from(is_used) << cache
+        })
     }
 
     /// Whether the CPU last set the limits from this figure. If not, it sets them now, and the word says so
@@ -319,7 +362,7 @@ impl<'m> SeatWords<'m> {
     /// The cache's entries, oldest block first. Only the first [`cached`](Self::cached) hold blocks.
     #[inline(always)]
     pub(in super::super) fn entries(self, mobility: Mobility, order: usize) -> &'m [AtomicU32] {
-        let start = entries_start(mobility.index(), order);
+        let start = STARTS[cache_number(mobility, order)] as usize;
         &self.record.entries[start..start + (CACHE_MAX >> order)]
     }
 

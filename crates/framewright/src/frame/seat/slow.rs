@@ -6,7 +6,7 @@ use super::super::wanted::WantedBlock;
 use super::super::zone::{Zone, kind};
 use super::super::{AllocError, FreeError};
 use super::Seat;
-use super::record::{CACHE_MAX, CACHED_ORDERS, cache_bit};
+use super::record::{CACHE_MAX, CACHED_ORDERS, cache_bit, cache_of, numbers_of};
 use super::search::BlockBatch;
 use super::stock::{self, WORD_FRAMES};
 use crate::platform::{FramePlatform, Patience};
@@ -314,25 +314,29 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
             return;
         }
         words.set_stock_limit(stock);
-        for order in (0..CACHED_ORDERS as u8).filter_map(Order::new) {
+        let before = words.may_hold();
+        words.set_may_hold(used);
+        for cache in numbers_of(before | used) {
+            let (mobility, order) = cache_of(cache);
             // Giving back half the cache cannot split a block of several pageblocks.
             let is_within = order <= self.zone.pageblock_order();
             let share = if is_within { share >> order.get() } else { 0 };
-            for mobility in Mobility::ALL {
-                if order == Order::ZERO
-                    && words
-                        .stock(mobility)
-                        .is_some_and(|(_, words)| words > stock)
-                {
-                    words.give_stock(self.zone, mobility);
-                }
-                let cached = words.cached(mobility, order.index());
-                let is_used = used & cache_bit(mobility, order.index()) != 0;
-                let limit = if is_used { share as usize } else { 0 };
-                words.set_limit(mobility, order.index(), limit);
-                if cached > limit {
-                    words.spill(self.zone, mobility, order, limit / 2);
-                }
+            if order == Order::ZERO
+                && words
+                    .stock(mobility)
+                    .is_some_and(|(_, words)| words > stock)
+            {
+                words.give_stock(self.zone, mobility);
+            }
+            let cached = words.cached(mobility, order.index());
+            let limit = if used >> cache & 1 != 0 {
+                share as usize
+            } else {
+                0
+            };
+            words.set_limit(mobility, order.index(), limit);
+            if cached > limit {
+                words.spill(self.zone, mobility, order, limit / 2);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The slow, obvious count of everything, and the invariants as assertions.
 
 use super::super::pageblock::Tag;
-use super::super::seat::{CACHED_ORDERS, WORD_FRAMES};
+use super::super::seat::{CACHED_ORDERS, WORD_FRAMES, cache_bit};
 use super::Zone;
 use crate::platform::FramePlatform;
 use crate::policy::{BlockFacts, Label, ZoneFacts};
@@ -77,8 +77,10 @@ impl<'m, P: FramePlatform> Zone<'m, P> {
         let mut cached = 0;
         for seat in self.all_seats() {
             let is_cached = |holds| Broken::unless(holds, "F3", u64::from(seat.number));
+            let may_hold = |mobility, order| seat.may_hold() & cache_bit(mobility, order) != 0;
             for mobility in Mobility::ALL {
                 let (start, words) = seat.stock(mobility).unwrap_or((0, 0));
+                is_cached(words == 0 || may_hold(mobility, 0))?;
                 for word in 0..words {
                     let tag = self.tag(start + word * WORD_FRAMES);
                     is_cached(tag == Tag::stocked(seat.number, mobility))?;
@@ -89,6 +91,8 @@ impl<'m, P: FramePlatform> Zone<'m, P> {
                 let order = Order::new(order as u8).expect("cached orders are small");
                 for mobility in Mobility::ALL {
                     let count = seat.cached(mobility, order.index());
+                    let has_room = count > 0 || seat.limit(mobility, order.index()) > 0;
+                    is_cached(!has_room || may_hold(mobility, order.index()))?;
                     let tag = Tag::cached(seat.number, order, mobility);
                     let entries = &seat.entries(mobility, order.index())[..count];
                     for entry in entries {

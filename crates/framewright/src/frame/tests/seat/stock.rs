@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::frame::pageblock::Tag;
+use crate::frame::seat::cache_bit;
 use crate::stats::Broken;
 
 /// 20480 frames, of which one CPU may hold 2048: a stock of 8 words.
@@ -32,6 +33,20 @@ fn while_memory_abounds_a_refill_brings_a_pageblock_in_whole_words() {
     zone.drain();
     zone.verify().unwrap();
     assert_eq!(zone.recount().free, 512 * 40);
+}
+
+#[test]
+fn a_cache_that_gets_a_word_of_a_stock_is_in_use_before_it_has_a_limit() {
+    let mut memory = memory(&layout());
+    let zone = full_zone(&layout(), &caching(100), &mut memory);
+    let mut seat = zone.seat(CpuId(0)).unwrap();
+    seat.alloc(order(0), Movable).unwrap();
+    seat.alloc(order(2), Movable).unwrap();
+    assert_eq!(seat.words.limit(Movable, 2), 0);
+    assert_eq!(seat.words.cached(Movable, 2), 15);
+    let used = cache_bit(Movable, 0) | cache_bit(Movable, 2);
+    assert_eq!(seat.words.caches_in_use(), used);
+    zone.verify().unwrap();
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn verdict(damage: Broke) -> Result<(), Broken> {
 
 #[test]
 fn verify_names_the_invariant_that_is_broken_and_where() {
-    let cases: [(&str, u64, Broke); 18] = [
+    let cases: [(&str, u64, Broke); 19] = [
         // A frame that is free and absent; one whose tag says nothing.
         ("F1", 1, |zone, _| zone.set_tag(512 + 400, Tag::ABSENT)),
         ("F1", 1, |zone, _| zone.set_tag(700, Tag::NONE)),
@@ -61,6 +61,8 @@ fn verify_names_the_invariant_that_is_broken_and_where() {
         ("F3", 0, |zone, _| {
             zone.set_tag(700, Tag::cached(0, order(1), Movable));
         }),
+        // Holds a block, and is not among the caches that may.
+        ("F3", 1, |_, seat| seat.words.set_may_hold(0)),
         ("F4", 2, |zone, seat| {
             // Dropped, not unlocked.
             _ = zone.try_lock(seat.words.counters(), 2).unwrap();
