@@ -159,6 +159,12 @@ impl Meta {
         }
     }
 
+    /// The same without a look at which label it is.
+    #[inline(always)]
+    pub(super) const fn has_label(self, label: Label) -> bool {
+        self.0 >> 32 & 7 == label.index() as u64
+    }
+
     #[inline(always)]
     pub(in super::super) const fn is_isolated(self) -> bool {
         self.0 >> 35 & 1 != 0

@@ -56,6 +56,27 @@ impl Joined {
     }
 }
 
+/// Blocks of one order in a word, a bit for each frame, and how many they are. No frame is in two of them.
+#[derive(Clone, Copy, Default)]
+pub(in super::super) struct WordMask {
+    mask: u64,
+    blocks: u64,
+}
+
+impl WordMask {
+    /// Adds the block of `order`, below a word's, at bit `start`.
+    #[inline(always)]
+    pub(in super::super) fn add(&mut self, start: u32, order: Order) {
+        let block = run_mask(start, order.get());
+        debug_assert!(
+            self.mask & block == 0,
+            "a block's tag is gone after the first time"
+        );
+        self.mask |= block;
+        self.blocks += 1;
+    }
+}
+
 /// The result of giving a block back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum GiveOutcome {
@@ -79,8 +100,7 @@ impl<'m, P> Zone<'m, P> {
         &self,
         counters: &'m Counters,
         offset: usize,
-        order: Order,
-        mobility: Mobility,
+        (order, mobility): (Order, Mobility),
         from: Tag,
     ) -> GiveOutcome {
         let id = offset >> self.map.pageblock_order;
@@ -203,20 +223,21 @@ impl<P> HeldBlock<'_, '_, P> {
         true
     }
 
-    /// Gives back the blocks of `order` in `mask`, all in one word. Returns how many. Others were
+    /// Gives back the blocks of `order` in a mask of one word. Returns how many. Others were
     /// free already, or not of that mobility: the caller had no right to them, and each counts as a
     /// corruption.
     #[inline(always)]
     pub(in super::super) fn give_mask(
         &mut self,
         word: usize,
-        mask: u64,
+        of_word: WordMask,
         order: Order,
         mobility: Mobility,
     ) -> u64 {
+        let WordMask { mask, blocks } = of_word;
         let bits = self.zone.bitmap(self.id)[word].load(Relaxed);
         let start = mask.trailing_zeros();
-        if mask >> (start % 64) == run_mask(0, order.get()) {
+        if blocks == 1 {
             let given = self.give(word * 64 + start as usize, order, mobility);
             if !given {
                 self.zone.count_corruption();
@@ -226,14 +247,14 @@ impl<P> HeldBlock<'_, '_, P> {
         if bits & mask != 0 {
             return self.give_each(word, mask, order, mobility);
         }
-        let frames = u64::from(mask.count_ones());
+        let frames = blocks << order.get();
         if u64::from(self.counts.by_mobility(mobility)) < frames {
             return self.give_each(word, mask, order, mobility);
         }
         self.go_ahead(word, bits);
         self.zone.bitmap(self.id)[word].store(bits | mask, Relaxed);
         self.counts = self.counts.give(frames, mobility);
-        frames >> order.get()
+        blocks
     }
 
     /// [`give_mask`](Self::give_mask), block by block.

@@ -21,7 +21,7 @@ mod tag;
 mod whole;
 
 pub(super) use descriptor::{Meta, PageblockRecord};
-pub(super) use give::GiveOutcome;
+pub(super) use give::{GiveOutcome, WordMask};
 pub(super) use index::{BlockIndex, IndexShape, Passing};
 pub(super) use tag::{SEATS_MAX, Tag};
 pub(super) use whole::Whole;
@@ -44,6 +44,9 @@ const PENDING: u64 = 2;
 /// In each byte of a descriptor's orders, the bit of a full word.
 pub(super) const FULL_WORDS: u64 = 0x4040_4040_4040_4040;
 
+/// The orders below a word's, one bit each.
+const SMALL_ORDERS: u16 = 0x3f;
+
 /// The orders below a word's that occur in any byte of `orders`, one bit each.
 #[inline(always)]
 pub(super) const fn small_orders(orders: u64) -> u16 {
@@ -51,7 +54,7 @@ pub(super) const fn small_orders(orders: u64) -> u16 {
     any |= any >> 32;
     any |= any >> 16;
     any |= any >> 8;
-    any as u16 & 0x3f
+    any as u16 & SMALL_ORDERS
 }
 
 /// Without the lock: what a look says was true at some moment, and may be stale at once.
@@ -278,15 +281,15 @@ impl<P> HeldBlock<'_, '_, P> {
         let zone = self.zone;
         let before = self.record.counts();
         self.record.set_counts(self.counts);
-        let mut is_same = true;
+        let mut changed = 0;
         for (word, orders) in self.record.orders.iter().zip(self.orders) {
-            is_same &= word.load(Relaxed) == orders;
+            changed |= word.load(Relaxed) ^ orders;
             word.store(orders, Relaxed);
         }
         self.count_sums(label);
         let old = self.meta;
         let class =
-            if old.label() == label && self.counts.is_classed_like(before, zone.policy.classes()) {
+            if old.has_label(label) && self.counts.is_classed_like(before, zone.policy.classes()) {
                 debug_assert_eq!(
                     old.class(),
                     self.class(label),
@@ -296,11 +299,14 @@ impl<P> HeldBlock<'_, '_, P> {
             } else {
                 self.class(label)
             };
-        let orders = if is_same {
+        let orders = if changed == 0 {
             old.orders()
+        } else if changed & FULL_WORDS == 0 {
+            old.orders() & !SMALL_ORDERS | small_orders(self.orders[0] | self.orders[1])
         } else {
             self.all_orders()
         };
+        debug_assert_eq!(orders, self.all_orders(), "F2");
         let new = Meta::new(orders, class, label, isolated);
         if new == old {
             return;

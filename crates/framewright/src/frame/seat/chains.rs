@@ -1,9 +1,8 @@
 //! Blocks that go back from a cache, those of one pageblock together.
 
-use super::super::pageblock::{GiveOutcome, HeldBlock, Tag};
+use super::super::pageblock::{GiveOutcome, HeldBlock, Tag, WordMask};
 use super::super::zone::Zone;
 use super::record::{CACHE_MAX, SeatWords};
-use crate::slots::run_mask;
 use crate::sync::{AtomicU32, Ordering::Relaxed};
 use crate::units::{Mobility, Order};
 
@@ -78,14 +77,14 @@ impl<'m, P> Zone<'m, P> {
                 }
             };
             let held = held.as_mut().and_then(|(_, held)| held.as_mut());
-            let mut mask = 0;
+            let mut mask = WordMask::default();
             while let Some(offset) = next.filter(|offset| place(*offset) == (id, word)) {
                 next = offsets.next();
                 if held.is_none() {
                     given += self.leave_cached(seat, offset, (order, mobility));
                 } else if self.tag(offset) == cached {
                     self.set_tag(offset, Tag::NONE);
-                    mask |= run_mask((self.slot(offset) % 64) as u32, order.get());
+                    mask.add((self.slot(offset) % 64) as u32, order);
                 } else {
                     self.count_corruption();
                 }
@@ -125,13 +124,33 @@ impl<'m, P> Zone<'m, P> {
         &self,
         seat: SeatWords<'m>,
         blocks: &[AtomicU32],
+        kind: (Order, Mobility),
+        work_max: usize,
+    ) -> (u64, u64) {
+        let pageblock_order = self.map.pageblock_order;
+        if blocks.len() <= Few::MAX {
+            let few = Few {
+                blocks,
+                pageblock_order,
+            };
+            return self.give_chains(seat, &few, kind, work_max);
+        }
+        let mut chains = Chains::new(pageblock_order);
+        chains.fill(blocks);
+        self.give_chains(seat, &chains, kind, work_max)
+    }
+
+    /// The same for blocks in chains.
+    #[inline(never)]
+    fn give_chains(
+        &self,
+        seat: SeatWords<'m>,
+        chains: &impl BlockChains,
         (order, mobility): (Order, Mobility),
         work_max: usize,
     ) -> (u64, u64) {
         let cached = Tag::cached(seat.number, order, mobility);
-        let mut chains = Chains::new(self.map.pageblock_order);
-        chains.fill(blocks);
-        let all = low_bits(blocks.len());
+        let all = low_bits(chains.len());
         let mut done = 0u64;
         let mut given = 0;
         let mut work = 0;
@@ -141,7 +160,7 @@ impl<'m, P> Zone<'m, P> {
             let id = chains.pageblock(first);
             if chains.next_of(first, id).is_none() {
                 let offset = chains.offset(first);
-                match self.give_one(seat.counters(), offset, order, mobility, cached) {
+                match chains.give_one(self, seat, offset, (order, mobility)) {
                     GiveOutcome::AtOnce => {
                         given += 1;
                         work += WORK_AT_ONCE;
@@ -166,7 +185,7 @@ impl<'m, P> Zone<'m, P> {
                 continue;
             };
             // Gathers the blocks of one word, to give them back together.
-            let (mut word, mut mask) = (self.slot(chains.offset(first)) / 64, 0);
+            let (mut word, mut mask) = (self.slot(chains.offset(first)) / 64, WordMask::default());
             let mut next = Some(first);
             while let Some(nth) = next {
                 next = chains.next_of(nth, id);
@@ -180,9 +199,9 @@ impl<'m, P> Zone<'m, P> {
                 let slot = self.slot(offset);
                 if slot / 64 != word {
                     given += held.give_mask(word, mask, order, mobility);
-                    (word, mask) = (slot / 64, 0);
+                    (word, mask) = (slot / 64, WordMask::default());
                 }
-                mask |= run_mask((slot % 64) as u32, order.get());
+                mask.add((slot % 64) as u32, order);
             }
             given += held.give_mask(word, mask, order, mobility);
             held.unlock();
@@ -228,9 +247,80 @@ pub(super) const fn low_bits(count: usize) -> u64 {
     if count < 64 { !(!0 << count) } else { !0 }
 }
 
+/// Blocks of which those of one pageblock are found one after the other.
+trait BlockChains {
+    fn len(&self) -> usize;
+
+    fn offset(&self, nth: usize) -> usize;
+
+    fn pageblock(&self, nth: usize) -> usize;
+
+    /// The next block after `nth` that lies in pageblock `id`, like `nth`.
+    fn next_of(&self, nth: usize, id: usize) -> Option<usize>;
+
+    /// [`give_one`](Zone::give_one) of a block that has its pageblock for itself.
+    fn give_one<'m, P>(
+        &self,
+        zone: &Zone<'m, P>,
+        seat: SeatWords<'m>,
+        offset: usize,
+        kind: (Order, Mobility),
+    ) -> GiveOutcome;
+}
+
+/// So few blocks that a look at all is less work than chains.
+struct Few<'b> {
+    blocks: &'b [AtomicU32],
+    pageblock_order: u8,
+}
+
+impl Few<'_> {
+    const MAX: usize = 4;
+}
+
+impl BlockChains for Few<'_> {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
+    #[inline(always)]
+    fn offset(&self, nth: usize) -> usize {
+        self.blocks[nth].load(Relaxed) as usize
+    }
+
+    #[inline(always)]
+    fn pageblock(&self, nth: usize) -> usize {
+        self.offset(nth) >> self.pageblock_order
+    }
+
+    #[inline(always)]
+    fn next_of(&self, nth: usize, id: usize) -> Option<usize> {
+        (nth + 1..self.blocks.len()).find(|&nth| self.pageblock(nth) == id)
+    }
+
+    /// Not in the loop: what the compiler would work out before it takes more than a few blocks do.
+    #[inline(never)]
+    fn give_one<'m, P>(
+        &self,
+        zone: &Zone<'m, P>,
+        seat: SeatWords<'m>,
+        offset: usize,
+        kind: (Order, Mobility),
+    ) -> GiveOutcome {
+        zone.give_one(
+            seat.counters(),
+            offset,
+            kind,
+            Tag::cached(seat.number, kind.0, kind.1),
+        )
+    }
+}
+
 /// Up to half a full cache of blocks, in chains by a few bits of their pageblocks: from a block to the next that may
 /// lie in the same one. So the blocks of one pageblock are found without a look at all others.
 struct Chains {
+    len: usize,
     offsets: [u32; Self::MAX],
     /// The place of the next in the chain, [`END`](Self::END) at its end.
     next: [u8; Self::MAX],
@@ -245,6 +335,7 @@ impl Chains {
     #[inline(always)]
     const fn new(pageblock_order: u8) -> Self {
         Self {
+            len: 0,
             offsets: [0; Self::MAX],
             next: [Self::END; Self::MAX],
             pageblock_order,
@@ -256,6 +347,7 @@ impl Chains {
     fn fill(&mut self, blocks: &[AtomicU32]) {
         let mut heads = [Self::END; Self::HEADS];
         let blocks = &blocks[..blocks.len().min(Self::MAX)];
+        self.len = blocks.len();
         // Goes from the last to the first, so that each chain goes from the first to the last.
         for (nth, block) in blocks.iter().enumerate().rev() {
             let offset = block.load(Relaxed);
@@ -265,20 +357,26 @@ impl Chains {
             *head = nth as u8;
         }
     }
+}
+
+impl BlockChains for Chains {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.len
+    }
 
     #[inline(always)]
-    const fn offset(&self, nth: usize) -> usize {
+    fn offset(&self, nth: usize) -> usize {
         self.offsets[nth % Self::MAX] as usize
     }
 
     #[inline(always)]
-    const fn pageblock(&self, nth: usize) -> usize {
+    fn pageblock(&self, nth: usize) -> usize {
         self.offset(nth) >> self.pageblock_order
     }
 
-    /// The next block after `nth` that lies in pageblock `id`, like `nth`.
     #[inline(always)]
-    const fn next_of(&self, nth: usize, id: usize) -> Option<usize> {
+    fn next_of(&self, nth: usize, id: usize) -> Option<usize> {
         let mut nth = nth;
         loop {
             nth = match self.next[nth % Self::MAX] {
@@ -289,5 +387,21 @@ impl Chains {
                 return Some(nth);
             }
         }
+    }
+
+    #[inline(always)]
+    fn give_one<'m, P>(
+        &self,
+        zone: &Zone<'m, P>,
+        seat: SeatWords<'m>,
+        offset: usize,
+        kind: (Order, Mobility),
+    ) -> GiveOutcome {
+        zone.give_one(
+            seat.counters(),
+            offset,
+            kind,
+            Tag::cached(seat.number, kind.0, kind.1),
+        )
     }
 }

@@ -1,11 +1,11 @@
 //! How a run of allocations goes back: into caches that have room, and else under the lock of its pageblock, in turns.
 
 use super::super::FreeError;
-use super::super::pageblock::{HeldBlock, Tag};
+use super::super::pageblock::{HeldBlock, Tag, WordMask};
 use super::Seat;
 use super::record::CACHED_ORDERS;
 use crate::platform::FramePlatform;
-use crate::slots::{WORD_ORDER, run_mask};
+use crate::slots::WORD_ORDER;
 use crate::units::{Frame, Mobility, Order};
 
 /// So many allocations of a run go back at most before the lock of their pageblock is given up.
@@ -127,14 +127,14 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
             return 0;
         };
         let (word, size) = (zone.slot(*next) / 64, order.frames() as usize);
-        let mut mask = 0;
+        let mut mask = WordMask::default();
         while *left > 0
             && *next + size <= end
             && zone.slot(*next) / 64 == word
             && zone.tag(*next) == tag
         {
             zone.set_tag(*next, Tag::NONE);
-            mask |= run_mask((zone.slot(*next) % 64) as u32, order.get());
+            mask.add((zone.slot(*next) % 64) as u32, order);
             (*next, *left) = (*next + size, *left - 1);
         }
         held.give_mask(word, mask, order, mobility) << order.get()
