@@ -3,19 +3,23 @@
 
 // UNSAFETY: an allocator for everything hands out memory by address.
 
-use super::inner::address;
+use super::inner::{HeapInner, address};
 use super::{Heap, mine};
 use framewright::kv::{KvError, KvRequest};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Heap {
     #[inline]
     fn serve(&self, layout: Layout, zero: bool) -> Option<NonNull<u8>> {
         let heap = self.inner()?;
-        let request = KvRequest::new(layout.size() as u64).aligned_to(layout.align() as u64);
-        let addr = mine::in_seat(heap, true, |seat| seat.objects().kvmalloc(&request));
+        let addr = mine::in_seat(heap, true, |seat| {
+            // Made in here, it is kept in memory on slow paths alone.
+            let request = KvRequest::new(layout.size() as u64).aligned_to(layout.align() as u64);
+            seat.objects().kvmalloc(&request)
+        });
         let addr = addr.ok()?.ok()?;
         let at = heap.pointer(addr);
         if zero {
@@ -33,23 +37,34 @@ impl Heap {
     }
 
     /// Frees an object of the heap's.
-    #[inline]
     pub(super) fn give_back(&self, at: NonNull<u8>) {
-        let given = self.made().and_then(|heap| {
-            let given = mine::in_seat(heap, true, |seat| {
-                let freed = match heap.is_direct(at.as_ptr()) {
-                    true => seat.objects().kfree(address(at)),
-                    false => seat.objects().kvfree(address(at)),
-                };
-                // The caller promised that the object is the heap's. In here, so that a wrong one
-                // ends the program.
-                debug_assert!(freed.is_ok(), "a wrong free: {}", freed.unwrap_err());
-            });
-            given.ok()
+        match self.made() {
+            Some(heap) => self.give_back_to(heap, at, heap.is_direct(at.as_ptr())),
+            None => self.lose(),
+        }
+    }
+
+    /// The same for a caller that knows whether the object is in the direct map.
+    #[inline(always)]
+    fn give_back_to(&self, heap: &Arc<HeapInner>, at: NonNull<u8>, is_direct: bool) {
+        let given = mine::in_seat(heap, true, |seat| {
+            let freed = match is_direct {
+                true => seat.objects().kfree(address(at)),
+                false => seat.objects().kvfree(address(at)),
+            };
+            // The caller promised that the object is the heap's. In here, so that a wrong one
+            // ends the program.
+            debug_assert!(freed.is_ok(), "a wrong free: {}", freed.unwrap_err());
         });
-        if given.is_none() {
+        if given.is_err() {
             self.lose();
         }
+    }
+
+    /// Frees an object of the heap's in mapped pages.
+    #[inline(never)]
+    fn give_pages_back(&self, heap: &Arc<HeapInner>, at: NonNull<u8>) {
+        self.give_back_to(heap, at, false);
     }
 
     #[cold]
@@ -89,11 +104,18 @@ unsafe impl GlobalAlloc for Heap {
 
     #[inline]
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        match NonNull::new(at).filter(|at| self.contains(at.as_ptr())) {
-            Some(at) => self.give_back(at),
-            // SAFETY: what the caller promised; it is not the heap's, so the system's.
-            None => unsafe { System.dealloc(at, layout) },
+        if let Some(heap) = self.made()
+            && let Some(at) = NonNull::new(at)
+        {
+            if heap.is_direct(at.as_ptr()) {
+                return self.give_back_to(heap, at, true);
+            }
+            if heap.contains(at.as_ptr()) {
+                return self.give_pages_back(heap, at);
+            }
         }
+        // SAFETY: what the caller promised; it is not the heap's, so the system's.
+        unsafe { System.dealloc(at, layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {

@@ -114,7 +114,7 @@ pub(super) fn in_seat<T>(
     let seat = if ptr::eq(now.heap.get(), Arc::as_ptr(heap.life())) {
         now.seat.get()
     } else {
-        own_seat(now, heap)
+        own_seat(heap)
     };
     let done = match NonNull::new(seat) {
         // SAFETY: it is there: the heap is, and it is the heap's `HeapSeat`'s in `MINE` (the
@@ -130,7 +130,9 @@ pub(super) fn in_seat<T>(
 
 /// The thread's seat in a heap that is not the one of `now.seat`; null if it gets none.
 #[cold]
-fn own_seat(now: &Now, heap: &Arc<HeapInner>) -> *mut HostCpu<'static> {
+fn own_seat(heap: &Arc<HeapInner>) -> *mut HostCpu<'static> {
+    // Not handed in: so the fast path need not know where the state lies.
+    let now = now();
     let found = MINE.try_with(|mine| {
         let mut mine = mine.0.borrow_mut();
         mine.retain(|known| {
