@@ -5,8 +5,9 @@ use crate::units::{Addr, Order, Page};
 /// The smallest block that holds this many bytes, aligned so; `None` if there is no such order.
 #[inline(always)]
 pub(super) fn order_of(bytes: u64, align_bytes: u64) -> Option<Order> {
-    let more_frames = (bytes.max(align_bytes).max(1) - 1) / Page::BYTES;
-    Order::new((u64::BITS - more_frames.leading_zeros()) as u8)
+    // Twice the further frames, or one more. With a last bit it is never 0, and a processor has an instruction for that.
+    let doubled = (bytes.max(align_bytes).max(1) - 1) / (Page::BYTES / 2);
+    Order::new((doubled | 1).ilog2() as u8)
 }
 
 /// The length of a block of that order.

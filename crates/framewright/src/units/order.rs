@@ -29,10 +29,12 @@ impl Order {
     #[must_use]
     #[inline]
     pub const fn covering(frames: u64) -> Option<Self> {
-        match frames.checked_next_power_of_two() {
-            Some(frames) => Self::new(frames.ilog2() as u8),
-            None => None,
+        let more = frames.saturating_sub(1);
+        if more >> Self::MAX.0 != 0 {
+            return None;
         }
+        // By a logarithm of what is never 0: a processor has an instruction for that.
+        Some(Self((more << 1 | 1).ilog2() as u8))
     }
 
     /// The number itself.
@@ -81,5 +83,9 @@ mod tests {
             numbers,
             [Some(0), Some(0), Some(1), Some(2), Some(20), None, None]
         );
+        for frames in 1..5000u64 {
+            let order = Order::covering(frames).unwrap();
+            assert!(order.frames() >= frames && order.frames() < 2 * frames);
+        }
     }
 }

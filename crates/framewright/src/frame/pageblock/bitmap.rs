@@ -26,9 +26,17 @@ impl<P> HeldBlock<'_, '_, P> {
 
     #[inline(always)]
     fn set_word(&mut self, word: usize, bits: u64) {
+        let before = self.zone.bitmap(self.id)[word].load(Relaxed);
+        self.change_word(word, before, bits);
+    }
+
+    /// Writes `bits` to a word that has the bits `before`.
+    #[inline(always)]
+    fn change_word(&mut self, word: usize, before: u64, bits: u64) {
         self.sum_up();
         let at = &self.zone.bitmap(self.id)[word];
-        let (twos, threes) = count_orders_2_and_3(at.load(Relaxed));
+        debug_assert_eq!(at.load(Relaxed), before, "F2");
+        let (twos, threes) = count_orders_2_and_3(before);
         at.store(bits, Relaxed);
         let (twos_now, threes_now) = count_orders_2_and_3(bits);
         self.order_2 += i64::from(twos_now) - i64::from(twos);
@@ -205,9 +213,11 @@ impl<P> HeldBlock<'_, '_, P> {
     #[inline(always)]
     fn clear_low(&mut self, word: usize, len: usize) {
         let whole = word + len / 64;
-        self.set_whole_words(word..whole, false);
+        if whole > word {
+            self.set_whole_words(word..whole, false);
+        }
         if !len.is_multiple_of(64) {
-            self.set_word(whole, !0 << (len % 64));
+            self.change_word(whole, !0, !0 << (len % 64));
         }
     }
 

@@ -72,17 +72,19 @@ impl AreaRequest {
 /// The frames as one run, if they follow one another.
 #[inline(always)]
 fn as_one_run(frames: &[Frame]) -> Option<Run> {
-    if let [frame] = frames {
-        return Run::new(*frame, 1);
+    let [first, others @ ..] = frames else {
+        return None;
+    };
+    if others.is_empty() {
+        return Run::new(*first, 1);
     }
-    let first = *frames.first()?;
     // No branch in the loop, so that several frames are compared at a time.
     let mut differences = 0;
-    for (frame, nth) in frames.iter().zip(0..) {
+    for (frame, nth) in others.iter().zip(1..) {
         differences |= frame.0 ^ first.0.wrapping_add(nth);
     }
     if differences == 0 {
-        Run::new(first, frames.len() as u64)
+        Run::new(*first, frames.len() as u64)
     } else {
         None
     }
