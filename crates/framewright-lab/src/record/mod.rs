@@ -20,7 +20,8 @@
 //!
 //! # A stream
 //! [`record_stream`] writes events while the machine is recorded, and reduces nothing: memory is bounded, and the recording
-//! shows what its writing allocates.
+//! shows what its writing allocates. Events are copied as the kernel holds them; where that cannot be read again, as the
+//! kernel prints them.
 //!
 //! # What it leaves behind
 //! The files it was asked for; on any error, those that were there before. The instance is removed
@@ -49,6 +50,7 @@ mod kernel;
 mod names;
 mod options;
 mod outlet;
+mod pages;
 mod report;
 mod room;
 mod stream;

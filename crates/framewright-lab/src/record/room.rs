@@ -51,9 +51,9 @@ pub(super) fn buffer_mib(
     }
 }
 
-/// The default size of a stream's buffers: what is recorded passes through, so it is what may come while the stream's
-/// reader takes nothing.
-const STREAM_MIB: u64 = 64;
+/// The default size of a stream's buffers, at most: what is recorded passes through, so it is what may come while the
+/// recorder gets no CPU, or its reader takes nothing. That is some seven million events.
+const STREAM_MIB: u64 = 256;
 
 /// The size of a stream's buffers, in MiB.
 pub(super) fn stream_buffer_mib(asked: Option<u64>, available: u64) -> Result<u64, RecordError> {
@@ -82,7 +82,8 @@ pub(super) fn check_stream_disk(
     buffer_mib: u64,
 ) -> Result<u64, RecordError> {
     let ends = stream_ends_bytes(meminfo, is_packed);
-    // What the buffers hold when the recording ends: an event's 45 bytes are 150 of text, of which a tenth is left.
+    // What the buffers hold when the recording ends. As pages it is no more than they are, and packed a sixth; an event's
+    // 45 bytes are 150 where it is text, of which a tenth is left.
     let buffers = (buffer_mib << 20) * 4 / if is_packed { 8 } else { 1 };
     let kept = ends + buffers;
     let Some(room) = outlet.room_bytes() else {
@@ -160,7 +161,7 @@ mod tests {
             .to_string();
         let says = "run.zst: 10 MiB are free, and a stream needs 11 MiB to begin and to end: ";
         assert!(error.starts_with(says), "{error}");
-        assert_eq!(stream_buffer_mib(None, 23_000).unwrap(), 64);
+        assert_eq!(stream_buffer_mib(None, 23_000).unwrap(), 256);
         assert_eq!(stream_buffer_mib(None, 100).unwrap(), 12);
         assert_eq!(stream_buffer_mib(Some(4), 23_000).unwrap(), 4);
         assert!(stream_buffer_mib(Some(20_000), 23_000).is_err());

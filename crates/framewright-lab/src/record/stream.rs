@@ -1,25 +1,34 @@
 //! A recording that is written while it is made.
 //!
 //! ```text
-//!   state, page flags ─▶ tracing on ─▶ events as the kernel prints them ─▶ tracing off ─▶ page flags, state
+//!   state, page flags ─▶ tracing on ─▶ the kernel's pages of events ─▶ tracing off ─▶ page flags, state
 //!        └───────────────────────┴──── packed, straight to a file or standard output ──────────┘
 //! ```
+//!
+//! The kernel prints no event and the recorder reads none (`trace::pages`): printing them cost ten times as much as all the
+//! rest. Where pages could not be read again, because a kernel before 4.1 does not say which frame an event is of, or because
+//! its tracing adds call chains to events, the stream has what `trace_pipe` prints.
 //!
 //! Nothing is reduced here: `replay` does that, on another machine where there is room. What the recorder holds does not
 //! grow with the recording: the buffers, what the packing looks back at, and what waits for the stream's reader.
 
 use super::command::Running;
 use super::kernel::{FailureWatch, check_order, proc_text, running_tasks, state};
-use super::outlet::StreamOutlet;
+use super::outlet::{StreamOutlet, TakesStream};
+use super::pages::KernelPages;
 use super::report::ended_line;
-use super::stream_writer::{Pumped, StreamPump, StreamStop, StreamWriter};
+use super::stream_writer::{
+    KernelText, Pumped, StreamPump, StreamStop, StreamWriter, TakesEvents,
+};
 use super::{
     BufferFill, BufferKeeps, Instance, RecordError, RecordOptions, RecordingEnded,
-    RunningRecording, open_page_flags, open_tracefs, room,
+    RunningRecording, monotonic_ns, open_page_flags, open_tracefs, room,
 };
 use crate::files::is_stdout;
+use crate::trace::{FORMATS, PageFormats, STREAM_MAGIC, STREAM_MAGIC_PAGES};
 use std::fmt;
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -31,7 +40,7 @@ pub struct StreamReport {
     pub ended: RecordingEnded,
     /// How long tracing was on.
     pub elapsed: Duration,
-    /// Lines of events that went into it.
+    /// Events that went into it; where it is text, lines of them.
     pub events: u64,
     /// Its bytes, as they were written.
     pub len_bytes: u64,
@@ -88,7 +97,11 @@ pub fn record_stream(
     // Before anything is changed: whether page flags can be read at all.
     drop(open_page_flags()?);
     let instance = Instance::make(&tracefs, buffer_mib, BufferKeeps::Newest)?;
-    let events = instance.pipe()?;
+    let form = StreamForm::of(&instance)?;
+    if let StreamForm::Text(why) = &form {
+        say(&format!("events are written as text, which costs this machine more: {why}"));
+    }
+    let events = form.open(&instance)?;
     let failures = options.until_failure;
     let failures = failures.map(|ends| FailureWatch::new(&tracefs, ends));
     let mut watched = RunningRecording {
@@ -99,8 +112,11 @@ pub fn record_stream(
         duration: options.duration,
     };
     let stopped = |stop: StreamStop| stop.error(path);
-    let mut writer = StreamWriter::new(outlet, is_packed).map_err(|e| stopped(e.into()))?;
+    let writer = StreamWriter::new(outlet, is_packed, form.magic());
+    let mut writer = writer.map_err(|e| stopped(e.into()))?;
     write_machine("before", &mut writer, interrupted).map_err(|e| e.error(path))?;
+    form.begin(&mut writer).map_err(|e| stopped(e.into()))?;
+    writer.wait(interrupted).map_err(stopped)?;
     writer.outlet().name()?;
     let ends = match (options.until_failure, options.duration) {
         (Some(ends), _) => format!(", until a request fails {ends}"),
@@ -116,6 +132,12 @@ pub fn record_stream(
         failures.start()?;
     }
     let mut child = Running::spawn(&options.command, to_stdout)?;
+    // From here on: the command has the priority that it was given.
+    if let Some(nice) = raise_priority() {
+        say(&format!(
+            "the recorder runs at nice {nice}, so that it reads the buffers before they are full"
+        ));
+    }
     let mut pump = StreamPump::new(events, writer, kept_free);
     let ended = watched.wait(&mut child, interrupted, || match pump.pump() {
         Ok(Pumped::Idle) => Ok(None),
@@ -190,30 +212,126 @@ fn write_machine(
     for (name, bytes) in files {
         writer.section(&format!("{when}.{name}"), &bytes)?;
     }
-    if when == "before" {
-        // It says which text follows where no event does.
-        writer.events(b"# tracer: nop\n")?;
-    }
     writer.wait(interrupted)
+}
+
+/// The priority at which buffers are read: above that of what fills them, below what must not be late.
+const NICE: i32 = -10;
+
+/// Raises this thread's priority, if it may; to what.
+fn raise_priority() -> Option<i32> {
+    let now = rustix::process::getpriority_process(None).ok()?;
+    if now <= NICE {
+        return None;
+    }
+    rustix::process::setpriority_process(None, NICE).ok()?;
+    Some(NICE)
+}
+
+/// How a stream has its events.
+enum StreamForm {
+    /// As the kernel holds them, with what it says of their form.
+    Pages {
+        formats: Box<PageFormats>,
+        texts: [String; 3],
+    },
+    /// As the kernel prints them, and why.
+    Text(String),
+}
+
+impl StreamForm {
+    fn of(instance: &Instance<'_>) -> Result<Self, RecordError> {
+        if instance.adds_chains() {
+            return Ok(Self::Text(
+                "the machine's tracing adds call chains to events (options/stacktrace)".into(),
+            ));
+        }
+        let texts = match instance.page_formats() {
+            Ok(texts) => texts,
+            Err(error) => return Ok(Self::Text(error.to_string())),
+        };
+        Ok(match PageFormats::read([0, 1, 2].map(|nth| texts[nth].as_bytes())) {
+            Ok(formats) => Self::Pages {
+                formats: Box::new(formats),
+                texts,
+            },
+            Err(why) => Self::Text(why),
+        })
+    }
+
+    const fn magic(&self) -> &'static [u8] {
+        match self {
+            Self::Pages { .. } => STREAM_MAGIC_PAGES,
+            Self::Text(_) => STREAM_MAGIC,
+        }
+    }
+
+    /// What stands in front of the events.
+    fn begin<T: TakesStream>(&self, writer: &mut StreamWriter<T>) -> io::Result<()> {
+        match self {
+            Self::Pages { texts, .. } => {
+                let mut sections = FORMATS.iter().zip(texts);
+                sections.try_for_each(|(name, text)| writer.section(name, text.as_bytes()))
+            }
+            // It says which text follows where no event does.
+            Self::Text(_) => writer.events(b"# tracer: nop\n"),
+        }
+    }
+
+    fn open(&self, instance: &Instance<'_>) -> Result<KernelEvents, RecordError> {
+        let Self::Pages { formats, .. } = self else {
+            return Ok(KernelEvents::Text(KernelText::new(instance.pipe()?)));
+        };
+        // In a container `/proc` numbers tasks otherwise than events do.
+        let names = running_tasks()
+            .is_empty()
+            .then(|| instance.names_of_tasks());
+        let pages = KernelPages::new(instance.pages()?, (**formats).clone(), names, monotonic_ns);
+        Ok(KernelEvents::Pages(Box::new(pages)))
+    }
+}
+
+/// The kernel's events in either form.
+enum KernelEvents {
+    Pages(Box<KernelPages<File>>),
+    Text(KernelText<File>),
+}
+
+impl TakesEvents for KernelEvents {
+    fn move_some<T: TakesStream>(&mut self, writer: &mut StreamWriter<T>) -> io::Result<Pumped> {
+        match self {
+            Self::Pages(pages) => pages.move_some(writer),
+            Self::Text(text) => text.move_some(writer),
+        }
+    }
+}
+
+impl StreamReport {
+    /// Counts what a pump has moved.
+    fn count(&mut self, pump: &StreamPump<KernelEvents, StreamOutlet>, instance: &Instance<'_>) {
+        self.len_bytes = pump.writer.taken_bytes;
+        self.fill = instance.fill().unwrap_or_default();
+        self.events = match pump.events {
+            KernelEvents::Pages(_) => self.fill.read,
+            // One line is the header's.
+            KernelEvents::Text(_) => pump.writer.events.saturating_sub(1),
+        };
+    }
 }
 
 /// Writes what is left in the buffers and what the machine is like now, and ends the stream.
 fn end_stream(
-    mut pump: StreamPump<fs::File, StreamOutlet>,
+    mut pump: StreamPump<KernelEvents, StreamOutlet>,
     instance: &Instance<'_>,
     report: &mut StreamReport,
     interrupted: &AtomicBool,
 ) -> Result<StreamOutlet, StreamStop> {
     if report.ended == RecordingEnded::ReaderGone {
-        report.events = pump.writer.events;
-        report.len_bytes = pump.writer.taken_bytes;
-        report.fill = instance.fill().unwrap_or_default();
+        report.count(&pump, instance);
         return Ok(pump.writer.into_outlet());
     }
     let drained = pump.drain(interrupted);
-    report.events = pump.writer.events.saturating_sub(1);
-    report.len_bytes = pump.writer.taken_bytes;
-    report.fill = instance.fill().unwrap_or_default();
+    report.count(&pump, instance);
     drained?;
     let mut writer = pump.writer;
     write_machine("after", &mut writer, interrupted)?;

@@ -2,14 +2,14 @@
 
 use super::outlet::TakesStream;
 use super::{LOOK, RecordError};
-use crate::trace::{STREAM_MAGIC, section_line};
+use crate::trace::section_line;
 use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// zstd's level: fast enough for a small CPU, and within a fifth of what higher ones make of events.
-const ZSTD_LEVEL: i32 = 3;
+/// zstd's level: half the time of level 3, and within a twentieth of what that makes of the kernel's pages.
+const ZSTD_LEVEL: i32 = -1;
 
 /// This many bytes wait for the outlet at most before no event is read.
 const WAITING_BYTES_MAX: usize = 1 << 20;
@@ -91,7 +91,8 @@ pub(super) struct StreamWriter<T> {
 }
 
 impl<T: TakesStream> StreamWriter<T> {
-    pub(super) fn new(to: T, is_packed: bool) -> io::Result<Self> {
+    /// Begins a stream with its first line.
+    pub(super) fn new(to: T, is_packed: bool, magic: &[u8]) -> io::Result<Self> {
         let mut body = match is_packed {
             false => StreamBody::Plain(Vec::new()),
             true => {
@@ -100,7 +101,7 @@ impl<T: TakesStream> StreamWriter<T> {
                 StreamBody::Packed(Box::new(encoder))
             }
         };
-        body.push(STREAM_MAGIC)?;
+        body.push(magic)?;
         Ok(Self {
             body,
             to,
@@ -212,25 +213,60 @@ pub(super) enum Pumped {
     More,
 }
 
-/// Moves events from the kernel into a stream, never more than a little at once.
-pub(super) struct StreamPump<R, T> {
-    pub(super) events: R,
-    pub(super) writer: StreamWriter<T>,
-    /// Where the disk has no more room than this, the recording ends: the end must be written, too.
-    pub(super) kept_free: u64,
+/// Where events come from.
+pub(super) trait TakesEvents {
+    /// Moves some of what is there into the stream, without waiting: `Idle` where there is no more for the moment.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn move_some<T: TakesStream>(&mut self, writer: &mut StreamWriter<T>) -> io::Result<Pumped>;
+}
+
+/// Events as the kernel prints them.
+pub(super) struct KernelText<R> {
+    text: R,
     buffer: Box<[u8]>,
 }
 
-impl<R: Read, T: TakesStream> StreamPump<R, T> {
-    /// Reads at once; each takes a page of the kernel's text at most.
+impl<R: Read> KernelText<R> {
+    pub(super) fn new(text: R) -> Self {
+        Self {
+            text,
+            buffer: vec![0; PIECE_BYTES].into_boxed_slice(),
+        }
+    }
+}
+
+impl<R: Read> TakesEvents for KernelText<R> {
+    /// A read takes a page of the kernel's text at most.
+    fn move_some<T: TakesStream>(&mut self, writer: &mut StreamWriter<T>) -> io::Result<Pumped> {
+        match self.text.read(&mut self.buffer) {
+            Ok(0) => Ok(Pumped::Idle),
+            Ok(got) => writer.events(&self.buffer[..got]).map(|()| Pumped::More),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Pumped::Idle),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Pumped::More),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Moves events from the kernel into a stream, never more than a little at once.
+pub(super) struct StreamPump<E, T> {
+    pub(super) events: E,
+    pub(super) writer: StreamWriter<T>,
+    /// Where the disk has no more room than this, the recording ends: the end must be written, too.
+    pub(super) kept_free: u64,
+}
+
+impl<E: TakesEvents, T: TakesStream> StreamPump<E, T> {
+    /// Reads at once.
     const READS: u32 = 256;
 
-    pub(super) fn new(events: R, writer: StreamWriter<T>, kept_free: u64) -> Self {
+    pub(super) fn new(events: E, writer: StreamWriter<T>, kept_free: u64) -> Self {
         Self {
             events,
             writer,
             kept_free,
-            buffer: vec![0; PIECE_BYTES].into_boxed_slice(),
         }
     }
 
@@ -241,14 +277,9 @@ impl<R: Read, T: TakesStream> StreamPump<R, T> {
             if !self.writer.give()? && self.writer.body.waiting().len() > WAITING_BYTES_MAX {
                 return Ok(Pumped::Idle);
             }
-            match self.events.read(&mut self.buffer) {
-                Ok(0) => return self.look().map(|()| Pumped::Idle),
-                Ok(got) => self.writer.events(&self.buffer[..got])?,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return self.look().map(|()| Pumped::Idle);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(StreamStop::Failed(error)),
+            match self.events.move_some(&mut self.writer)? {
+                Pumped::More => {}
+                Pumped::Idle => return self.look().map(|()| Pumped::Idle),
             }
         }
         self.look().map(|()| Pumped::More)
@@ -303,7 +334,7 @@ impl StreamStop {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::{Input, Recording, StreamParts};
+    use crate::trace::{Input, Recording, STREAM_MAGIC, StreamParts};
     use std::collections::VecDeque;
     use std::io::Cursor;
 
@@ -364,9 +395,10 @@ mod tests {
         events: Vec<Vec<u8>>,
         outlet: FakeOutlet,
         is_packed: bool,
-    ) -> StreamPump<FakeEvents, FakeOutlet> {
-        let writer = StreamWriter::new(outlet, is_packed).unwrap();
-        StreamPump::new(FakeEvents(events.into()), writer, 1000)
+    ) -> StreamPump<KernelText<FakeEvents>, FakeOutlet> {
+        let writer = StreamWriter::new(outlet, is_packed, STREAM_MAGIC).unwrap();
+        let events = KernelText::new(FakeEvents(events.into()));
+        StreamPump::new(events, writer, 1000)
     }
 
     /// The times of a stream's events in microseconds, and what it says behind them.

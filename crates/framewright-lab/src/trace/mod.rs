@@ -22,6 +22,7 @@ mod error;
 mod event;
 mod failure;
 mod in_memory;
+mod pages;
 mod pft;
 pub mod reduce;
 mod source;
@@ -38,6 +39,8 @@ pub use in_memory::{
     RequestCounts, RequestTraits, RequestWaits, Trace, TraceMove, TraceOp, TracedWork, WaitSum,
     WorkEvent, WorkKind,
 };
+pub use pages::PageFormats;
+pub(crate) use pages::{FORMATS, PAGES, SECTION_BYTES_MAX, UNTIL, kept_bytes};
 pub use pft::{
     read_frames, read_frames_digest, read_pft, write_frames, write_frames_digest, write_pft1,
     write_pft2, write_pft3, write_pft4, write_pft5,
@@ -45,6 +48,6 @@ pub use pft::{
 pub use source::{Encoding, Input, MemoryLimit, TooMuchMemory, TraceDigest, trace_stem};
 pub(crate) use source::{RunningDigest, text_of};
 pub use state::{ReadFrameState, Snapshot};
-pub use stream::{STREAM_MAGIC, StreamParts, StreamReader, StreamRest, section_line};
+pub use stream::{STREAM_MAGIC, STREAM_MAGIC_PAGES, StreamParts, StreamReader, StreamRest, section_line};
 pub(crate) use text::gfp_names;
 pub use text::{Dialect, TextCounts, TextNames, TextReader, WhoAsked};

@@ -12,12 +12,22 @@
 //! What is in front of the first event belongs to the beginning. Pieces of one name are put together. A task's name has
 //! at most 15 bytes, so that no event's line is taken for a section's: the shortest name of one is `tasks`.
 //!
+//! ```text
+//!   #framewright stream 2        the first line where events are as the kernel holds them
+//!   #section formats.events BYTES  ...
+//!   #section pages.CPU BYTES     pages of a CPU's buffer (`pages`)
+//!   #section until BYTES         a time up to which all CPUs' events stand above
+//! ```
+//!
 //! # Invariants
 //! - **SR1** What was written before a stream was cut off is read: whole events, whole sections, page flags of all frames.
 //! - **SR2** Memory: the sections and their names, of at most [`SECTIONS_BYTES_MAX`], and a byte a frame; never above the limit.
+//!   Of pages those that wait (PG2).
 
+use super::pages::{FORMATS, PAGES, PageFormats, PageMerger, SECTION_BYTES_MAX, UNTIL};
 use super::state::SnapshotParts;
-use super::{Input, MemoryLimit, Snapshot, TextReader, TraceError};
+use super::text::Parser;
+use super::{Input, MemoryLimit, Snapshot, TextReader, TraceError, TraceEvent};
 use crate::printable;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -25,6 +35,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The first line of a stream.
 pub const STREAM_MAGIC: &[u8] = b"#framewright stream 1\n";
+
+/// The first line of a stream that has the kernel's pages in place of text.
+pub const STREAM_MAGIC_PAGES: &[u8] = b"#framewright stream 2\n";
 
 /// What a section's line begins with.
 const SECTION: &[u8] = b"#section ";
@@ -74,12 +87,7 @@ impl StreamParts {
 
     /// What tasks were called when it began.
     pub fn tasks(&self) -> impl Iterator<Item = (u32, &[u8])> {
-        let lines = self.files.get("tasks").map_or(&[][..], Vec::as_slice);
-        lines.split(|&byte| byte == b'\n').filter_map(|line| {
-            let space = line.iter().position(|&byte| byte == b' ')?;
-            let number = std::str::from_utf8(&line[..space]).ok()?.parse().ok()?;
-            Some((number, &line[space + 1..]))
-        })
+        tasks_in(self.files.get("tasks").map_or(&[][..], Vec::as_slice))
     }
 
     /// Whether its recorder has ended it.
@@ -93,6 +101,7 @@ impl StreamParts {
 #[derive(Debug)]
 pub struct StreamReader {
     lines: SectionFilter,
+    formats: Option<PageFormats>,
 }
 
 impl StreamReader {
@@ -110,12 +119,15 @@ impl StreamReader {
                 got => filled += got,
             }
         }
-        if magic != STREAM_MAGIC {
-            let expected = "a stream of another version, expected `#framewright stream 1`";
+        lines.has_pages = magic == STREAM_MAGIC_PAGES;
+        if magic != STREAM_MAGIC && !lines.has_pages {
+            let expected =
+                "a stream of another version, expected `#framewright stream 1` or `2`: a newer version of this program reads it";
             return Err(lines.input.error(expected));
         }
         lines.pass_sections()?;
-        Ok(Self { lines })
+        let formats = lines.take_formats()?;
+        Ok(Self { lines, formats })
     }
 
     /// What it has said so far: after [`Self::open`], of the beginning.
@@ -139,7 +151,12 @@ impl StreamReader {
     pub fn into_events(self) -> Result<(TextReader, StreamRest), TraceError> {
         let name = self.lines.input.name().to_owned();
         let limit = self.lines.input.memory_limit();
+        let has_pages = self.lines.has_pages;
         let rest = StreamRest(Arc::new(Mutex::new(self.lines)));
+        if has_pages {
+            let pages = PageEvents::new(name, self.formats, Arc::clone(&rest.0));
+            return Ok((TextReader::of_pages(pages), rest));
+        }
         let events = Input::from_reader(&name, FilteredEvents(Arc::clone(&rest.0)));
         // What an event's text may cost is bounded by the reduction.
         let events = TextReader::new(events?.with_memory_limit(limit));
@@ -174,6 +191,139 @@ impl Read for FilteredEvents {
         let given = lines.events(out);
         given.map_err(|error| io::Error::other(error.message().to_owned()))
     }
+}
+
+/// The same of a stream that has pages.
+#[derive(Debug)]
+pub(super) struct PageEvents {
+    name: String,
+    sections: Arc<Mutex<SectionFilter>>,
+    /// Both are there unless the stream was cut off in front of them.
+    pages: Option<(Arc<PageFormats>, PageMerger)>,
+    /// All sections were read.
+    is_read: bool,
+    /// Nothing comes after a fault.
+    is_faulty: bool,
+}
+
+impl PageEvents {
+    fn new(
+        name: String,
+        formats: Option<PageFormats>,
+        sections: Arc<Mutex<SectionFilter>>,
+    ) -> Self {
+        let pages = formats.map(|formats| {
+            let formats = Arc::new(formats);
+            (Arc::clone(&formats), PageMerger::new(formats))
+        });
+        Self {
+            name,
+            sections,
+            pages,
+            is_read: false,
+            is_faulty: false,
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The next event, as `parser` understands it.
+    pub(super) fn next_event(
+        &mut self,
+        parser: &mut Parser,
+    ) -> Result<Option<TraceEvent>, TraceError> {
+        while !self.is_faulty {
+            if let Some((formats, pages)) = &mut self.pages {
+                match pages.next() {
+                    Ok(Some(merged)) => {
+                        let place = merged.place();
+                        let event = parser.record(formats, merged);
+                        return event.map(Some).map_err(|fault| {
+                            TraceError::new(&self.name, format!("{place}: {fault}"))
+                        });
+                    }
+                    Ok(None) => {}
+                    Err(fault) => {
+                        self.is_faulty = true;
+                        return Err(TraceError::new(&self.name, fault));
+                    }
+                }
+            }
+            if self.is_read {
+                break;
+            }
+            let read = self.read(parser);
+            self.is_faulty = read.is_err();
+            read?;
+        }
+        Ok(None)
+    }
+
+    /// Reads the next section.
+    fn read(&mut self, parser: &mut Parser) -> Result<(), TraceError> {
+        let mut sections = self.sections.lock().unwrap_or_else(PoisonError::into_inner);
+        let section = sections.event_section()?;
+        match (section, &mut self.pages) {
+            (None, pages) => {
+                self.is_read = true;
+                if let Some((_, pages)) = pages {
+                    pages.end();
+                }
+            }
+            (Some((EventSection::Tasks, bytes, _)), _) => {
+                for (task, name) in tasks_in(&bytes) {
+                    parser.name_unnamed_task(task, name);
+                }
+            }
+            (Some((EventSection::Pages(cpu), bytes, is_cut)), Some((_, pages))) => {
+                pages.push(cpu, bytes, is_cut);
+            }
+            (Some((EventSection::Until, bytes, is_cut)), Some((_, pages))) => {
+                let text = std::str::from_utf8(&bytes).unwrap_or_default();
+                match text.trim_end().parse() {
+                    Ok(until_ns) => pages.set_until(until_ns),
+                    // Half a number says nothing.
+                    Err(_) if is_cut => {}
+                    Err(_) => {
+                        let text = printable::bytes(&bytes[..bytes.len().min(40)]);
+                        let fault = format!("until: `{text}` is no time, expected nanoseconds");
+                        return Err(sections.input.error(fault));
+                    }
+                }
+            }
+            (Some(_), None) => {
+                let fault = format!(
+                    "pages without the sections {}, expected these in front",
+                    FORMATS.join(", ")
+                );
+                return Err(sections.input.error(fault));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Tasks with their names, a number, a blank and a name in each line.
+fn tasks_in(text: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
+    let lines = text.split(|&byte| byte == b'\n');
+    lines.filter_map(|line| {
+        let space = line.iter().position(|&byte| byte == b' ')?;
+        let number = std::str::from_utf8(&line[..space]).ok()?.parse().ok()?;
+        Some((number, &line[space + 1..]))
+    })
+}
+
+/// What a section between a stream's beginning and its end is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EventSection {
+    /// Pages of a CPU.
+    Pages(u16),
+    /// The time up to which all events are there.
+    Until,
+    /// What tasks are called that no event has named.
+    Tasks,
 }
 
 /// Parts that are not put together yet.
@@ -255,6 +405,12 @@ struct SectionFilter {
     /// Whether a line begins at `start`.
     at_line: bool,
     parts: UnfinishedParts,
+    /// Whether events are pages.
+    has_pages: bool,
+    /// The section of events whose bytes follow, and how many, where one does.
+    follows: Option<(EventSection, u64)>,
+    /// Whether one has followed.
+    has_events: bool,
 }
 
 impl SectionFilter {
@@ -266,6 +422,9 @@ impl SectionFilter {
             end: 0,
             at_line: true,
             parts: UnfinishedParts::default(),
+            has_pages: false,
+            follows: None,
+            has_events: false,
         }
     }
 
@@ -289,16 +448,19 @@ impl SectionFilter {
         &self.buffer[self.start..self.end]
     }
 
-    /// Takes all sections that follow here. Then a line of events follows, or the end.
+    /// Takes all sections that follow here. Then a line or a section of events follows, or the end.
     fn pass_sections(&mut self) -> Result<(), TraceError> {
         while self.at_line {
             self.fill(SECTION.len())?;
-            if !self.have().starts_with(SECTION) {
+            if !self.have().starts_with(SECTION) && !self.has_pages {
                 return Ok(());
             }
             self.fill(SECTION_LINE_BYTES_MAX)?;
             let line = self.have();
             let line = &line[..line.len().min(SECTION_LINE_BYTES_MAX)];
+            if line.is_empty() {
+                return Ok(());
+            }
             let Some(length) = memchr::memchr(b'\n', line) else {
                 if line.len() < SECTION_LINE_BYTES_MAX {
                     // The stream ends in this line.
@@ -308,13 +470,91 @@ impl SectionFilter {
                 }
                 return Err(self.input.error(bad_section(line)));
             };
-            let Some((name, len_bytes)) = section(&line[SECTION.len()..length]) else {
+            let words = line[..length].strip_prefix(SECTION);
+            let Some((name, len_bytes)) = words.and_then(section) else {
                 return Err(self.input.error(bad_section(&line[..length])));
             };
             self.start += length + 1;
+            self.follows = self.of_events(&name)?.map(|of| (of, len_bytes));
+            if self.follows.is_some() {
+                self.has_events = true;
+                self.parts.open_flags = None;
+                return Ok(());
+            }
             self.section(&name, len_bytes)?;
         }
         Ok(())
+    }
+
+    /// What of the events a section of that name has, where it is not the machine's.
+    fn of_events(&self, name: &str) -> Result<Option<EventSection>, TraceError> {
+        if !self.has_pages {
+            return Ok(None);
+        }
+        if let Some(cpu) = name.strip_prefix(PAGES) {
+            return match cpu.parse() {
+                Ok(cpu) => Ok(Some(EventSection::Pages(cpu))),
+                Err(_) => {
+                    let fault = format!("{name}: no CPU's number, expected 0 to {}", u16::MAX);
+                    Err(self.input.error(fault))
+                }
+            };
+        }
+        Ok(match name {
+            UNTIL => Some(EventSection::Until),
+            "tasks" if self.has_events => Some(EventSection::Tasks),
+            _ => None,
+        })
+    }
+
+    /// Takes the sections that say how pages are to be read, where a stream of pages has come so far.
+    fn take_formats(&mut self) -> Result<Option<PageFormats>, TraceError> {
+        let files = FORMATS.map(|name| self.parts.files.remove(name));
+        if !self.has_pages || (files.iter().all(Option::is_none) && self.follows.is_none()) {
+            return Ok(None);
+        }
+        if let [Some(machine), Some(page), Some(events)] = &files {
+            let formats = PageFormats::read([machine, page, events]);
+            return formats.map(Some).map_err(|fault| self.input.error(fault));
+        }
+        if self.follows.is_none() {
+            // Cut off between them.
+            return Ok(None);
+        }
+        let missing = FORMATS.iter().zip(&files).find(|(_, file)| file.is_none());
+        let missing = missing.map_or("", |(name, _)| name);
+        let fault = format!("pages without the section {missing}, expected it in front");
+        Err(self.input.error(fault))
+    }
+
+    /// The next section of events with its bytes, and whether the stream was cut off in these.
+    fn event_section(&mut self) -> Result<Option<(EventSection, Vec<u8>, bool)>, TraceError> {
+        if self.follows.is_none() {
+            self.pass_sections()?;
+        }
+        let Some((of, len_bytes)) = self.follows.take() else {
+            return Ok(None);
+        };
+        if len_bytes > SECTION_BYTES_MAX as u64 {
+            let fault = format!(
+                "a section of events has {len_bytes} bytes, expected at most {SECTION_BYTES_MAX}"
+            );
+            return Err(self.input.error(fault));
+        }
+        let mut bytes = Vec::new();
+        while (bytes.len() as u64) < len_bytes {
+            self.fill(1)?;
+            let left = len_bytes as usize - bytes.len();
+            let have = self.have();
+            if have.is_empty() {
+                self.parts.is_cut = true;
+                return Ok(Some((of, bytes, true)));
+            }
+            let piece = &have[..have.len().min(left)];
+            bytes.extend_from_slice(piece);
+            self.start += piece.len();
+        }
+        Ok(Some((of, bytes, false)))
     }
 
     fn section(&mut self, name: &str, len_bytes: u64) -> Result<(), TraceError> {

@@ -44,6 +44,16 @@ const TROUBLE: [&str; 8] = [
     "vmscan/mm_vmscan_kswapd_sleep",
 ];
 
+/// What any process may write into the buffers of an instance, or what the kernel adds to events.
+const WRITTEN: [&str; 6] = [
+    "ftrace/print",
+    "ftrace/bprint",
+    "ftrace/bputs",
+    "ftrace/raw_data",
+    "ftrace/kernel_stack",
+    "ftrace/user_stack",
+];
+
 /// How events are printed, and whether. A new instance takes these from the machine's own tracing, which may be set
 /// otherwise; old kernels lack some.
 const PRINTED: [(&str, &str); 11] = [
@@ -79,6 +89,8 @@ pub struct BufferFill {
     pub lost: u64,
     /// Events that newer ones have overwritten.
     pub overwritten: u64,
+    /// Events that were read, each once.
+    pub read: u64,
     /// How full the fullest CPU's buffer is, in percent.
     pub percent: u64,
     /// From here on the buffers have every CPU's events, in nanoseconds of `CLOCK_MONOTONIC`: the oldest event of the
@@ -111,7 +123,7 @@ pub struct Instance<'t> {
     hold: Option<File>,
     /// What tells its folder from one of the same name that another recorder makes when this one is gone.
     inode: Option<u64>,
-    _tracefs: &'t Tracefs,
+    tracefs: &'t Tracefs,
 }
 
 impl<'t> Instance<'t> {
@@ -267,7 +279,7 @@ impl<'t> Instance<'t> {
             missing: Vec::new(),
             hold: Some(hold),
             inode: None,
-            _tracefs: tracefs,
+            tracefs,
         };
         instance.inode = inode_of(&instance.path);
         instance.write("tracing_on", "0")?;
@@ -415,6 +427,63 @@ impl<'t> Instance<'t> {
         opened.map_err(|e| RecordError::file(&path, &e))
     }
 
+    /// The pages of each CPU's buffer as they come, each once: a read that finds none says that it would have to wait.
+    ///
+    /// # Errors
+    /// If one cannot be opened.
+    pub(crate) fn pages(&self) -> Result<Vec<(u16, File)>, RecordError> {
+        let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+        let open = |stats: &PathBuf| {
+            let path = stats.with_file_name("trace_pipe_raw");
+            let cpu = stats.parent().and_then(Path::file_name)?.to_str()?;
+            let cpu = cpu.strip_prefix("cpu")?.parse().ok()?;
+            let opened = File::options().read(true).custom_flags(flags).open(&path);
+            let opened = opened.map_err(|e| RecordError::file(&path, &e));
+            Some(opened.map(|file| (cpu, file)))
+        };
+        self.cpus.iter().filter_map(open).collect()
+    }
+
+    /// What tracefs says of these pages and of the events in them: the texts of [`FORMATS`](crate::trace::FORMATS), in that
+    /// order.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub(crate) fn page_formats(&self) -> Result<[String; 3], RecordError> {
+        let order = if cfg!(target_endian = "little") {
+            "little"
+        } else {
+            "big"
+        };
+        let page = self.read("events/header_page")?;
+        let mut events = String::new();
+        for event in NEEDED {
+            events += &self.read(&format!("events/{event}/format"))?;
+        }
+        // What a kernel lacks is not traced; what another process writes into the buffers is of the last ones.
+        for event in WANTED.iter().chain(&WRITTEN) {
+            if let Ok(format) = self.read(&format!("events/{event}/format")) {
+                events += &format;
+            }
+        }
+        Ok([format!("byte_order {order}\n"), page, events])
+    }
+
+    /// Whether the machine's tracing, from which an instance takes its options, adds call chains to events.
+    #[must_use]
+    pub fn adds_chains(&self) -> bool {
+        let is_on = |option: &str| {
+            let value = self.read(&format!("options/{option}"));
+            value.is_ok_and(|value| value.trim() == "1")
+        };
+        is_on("stacktrace") || is_on("userstacktrace")
+    }
+
+    /// The file in which the kernel keeps the names of some tasks that had events.
+    pub(crate) fn names_of_tasks(&self) -> PathBuf {
+        self.tracefs.root().join("saved_cmdlines")
+    }
+
     fn find_cpus(&self) -> Result<Vec<PathBuf>, RecordError> {
         let folder = self.path.join("per_cpu");
         let list = || -> io::Result<Vec<PathBuf>> {
@@ -482,6 +551,7 @@ impl BufferFill {
         let value = |wanted| text(wanted).and_then(|value| value.parse::<u64>().ok());
         let count = |wanted| value(wanted).unwrap_or(0);
         self.events += count("entries");
+        self.read += count("read events");
         self.lost += count("commit overrun") + count("dropped events");
         let overwritten = count("overrun");
         self.overwritten += overwritten;
@@ -574,7 +644,7 @@ mod tests {
     fn a_fill_adds_up_cpus_and_begins_where_each_has_all_of_its_events() {
         let stats = |overrun: u64, oldest: &str| {
             format!(
-                "entries: 10\noverrun: {overrun}\ncommit overrun: 1\nbytes: 512\noldest event ts: {oldest}\nnow ts:  9.000001\ndropped events: 2\nread events: 0\n"
+                "entries: 10\noverrun: {overrun}\ncommit overrun: 1\nbytes: 512\noldest event ts: {oldest}\nnow ts:  9.000001\ndropped events: 2\nread events: 4\n"
             )
         };
         let mut fill = BufferFill::default();
@@ -586,6 +656,7 @@ mod tests {
             events: 30,
             lost: 9,
             overwritten: 12,
+            read: 12,
             percent: 50,
             whole_from_ns: Some(2_716_123_456_000),
         };

@@ -139,15 +139,30 @@ impl Bodies {
             }
         }
         let pfn = pfn.ok_or_else(|| missing("pfn", EXPECTED))?;
-        let order = order_of(order.ok_or_else(|| missing("order", EXPECTED))?)?;
+        let order = order.ok_or_else(|| missing("order", EXPECTED))?;
         let migratetype = migratetype.ok_or_else(|| missing("migratetype", EXPECTED))?;
         let flags = flags.ok_or_else(|| missing("gfp_flags", EXPECTED))?;
         // A failed allocation has no page; its frame is printed as 0, or as all ones by readers
         // that print the field itself.
-        let frame = if pfn == u64::MAX || (page_is_null && pfn == 0) {
-            None
+        let pfn = if page_is_null && pfn == 0 {
+            u64::MAX
         } else {
-            Some(frame_of(pfn, order)?)
+            pfn
+        };
+        self.request([pfn, order, migratetype], flags, counts)
+    }
+
+    /// A request by the frame it was given, all ones where it failed, its order and its migratetype.
+    pub(super) fn request(
+        &mut self,
+        [pfn, order, migratetype]: [u64; 3],
+        flags: gfp::GfpFlags,
+        counts: &mut TextCounts,
+    ) -> Result<EventKind, BodyFault> {
+        let order = order_of(order)?;
+        let frame = match pfn {
+            u64::MAX => None,
+            pfn => Some(frame_of(pfn, order)?),
         };
         let mobility = self.requested(migratetype, flags, counts)?;
         counts.unknown_flag_names += u64::from(flags.unknown_names);
@@ -177,6 +192,16 @@ impl Bodies {
         }
         let wanted = wanted.ok_or_else(|| missing("alloc_migratetype", EXPECTED))?;
         let taken = taken.ok_or_else(|| missing("fallback_migratetype", EXPECTED))?;
+        self.fallback(wanted, taken, counts)
+    }
+
+    /// A fallback from the migratetype that was asked for to another one.
+    pub(super) fn fallback(
+        &self,
+        wanted: u64,
+        taken: u64,
+        counts: &mut TextCounts,
+    ) -> Result<EventKind, BodyFault> {
         check_migratetype(wanted)?;
         check_migratetype(taken)?;
         if self.numbering.is_none() && (wanted.max(taken) > 0) {
@@ -267,7 +292,12 @@ fn free(body: &[u8]) -> Result<EventKind, BodyFault> {
         }
     }
     let pfn = pfn.ok_or_else(|| missing("pfn", EXPECTED))?;
-    let order = order_of(order.ok_or_else(|| missing("order", EXPECTED))?)?;
+    freed(pfn, order.ok_or_else(|| missing("order", EXPECTED))?)
+}
+
+/// A free of the block at this frame.
+pub(super) fn freed(pfn: u64, order: u64) -> Result<EventKind, BodyFault> {
+    let order = order_of(order)?;
     Ok(EventKind::Free {
         frame: frame_of(pfn, order)?,
         order,
@@ -307,7 +337,10 @@ fn order_in(body: &[u8], expected: &str) -> Result<Order, BodyFault> {
 }
 
 fn node_in(body: &[u8], expected: &str) -> Result<u16, BodyFault> {
-    let node = one_of(body, "nid", expected)?;
+    node_of(one_of(body, "nid", expected)?)
+}
+
+pub(super) fn node_of(node: u64) -> Result<u16, BodyFault> {
     u16::try_from(node).map_err(|_| above("nid", node, u64::from(u16::MAX)))
 }
 
@@ -329,7 +362,7 @@ fn is_null(page: &[u8]) -> bool {
             .all(|&b| b == b'0')
 }
 
-fn order_of(order: u64) -> Result<Order, BodyFault> {
+pub(super) fn order_of(order: u64) -> Result<Order, BodyFault> {
     u8::try_from(order)
         .ok()
         .and_then(Order::new)

@@ -1,12 +1,14 @@
-//! Text traces: lines in, events out, everything counted.
+//! Text traces: lines in, events out, everything counted. A stream's pages are read here, too: they hold the same events
+//! before the kernel has printed them, and mean the same.
 //!
 //! ```text
 //! Input ─▶ Lines ─▶ ftrace │ perf_script ─▶ Bodies ─▶ Event
 //!          one buffer  the columns in front   the words behind the name
+//! PageEvents ─▶ Records ─────────────────────▲
 //! ```
 //!
 //! # Invariants
-//! - **T1** Every line is counted once: as an event of its kind, or as what else it is.
+//! - **T1** Every line is counted once: as an event of its kind, or as what else it is. So is every record of a page.
 //! - **T2** No line allocates, unless it brings a name that was not there before or is refused.
 //! - **T3** What is in memory does not grow with the input, but for names and call chains, each once and up to a bound.
 
@@ -19,16 +21,20 @@ mod gfp;
 mod lines;
 mod names;
 mod perf_script;
+mod record;
 
 pub use counts::TextCounts;
 pub(crate) use gfp::names as gfp_names;
 pub use names::{TextNames, WhoAsked};
 
+use super::pages::{MergedRecord, PageFormats};
+use super::stream::PageEvents;
 use super::{CallChains, EventKind, Input, TraceError, TraceEvent};
 use body::Bodies;
 use fields::shown;
 use ftrace::{Head, Special};
 use lines::{TextLine, TextLines};
+use record::Records;
 
 /// The two ways in which a text trace is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,13 +45,20 @@ pub enum Dialect {
     PerfScript,
 }
 
-/// Reads events from text, one at a time.
+/// Reads events from text, one at a time; or from the pages of a stream that holds them as the kernel does.
 ///
 /// Which dialect it is shows in the first line that is neither blank nor a comment.
 #[derive(Debug)]
 pub struct TextReader {
-    lines: TextLines,
+    source: EventSource,
     parser: Parser,
+}
+
+/// Where events come from.
+#[derive(Debug)]
+enum EventSource {
+    Lines(TextLines),
+    Pages(Box<PageEvents>),
 }
 
 /// What a line means.
@@ -56,7 +69,7 @@ enum Meaning {
 
 /// Everything but the lines, so that a line can be borrowed while it is read.
 #[derive(Debug)]
-struct Parser {
+pub(super) struct Parser {
     dialect: Option<Dialect>,
     bodies: Bodies,
     counts: TextCounts,
@@ -69,14 +82,24 @@ struct Parser {
     functions: Vec<u32>,
     /// By CPU, whether its last event was a request.
     requests: Vec<bool>,
+    records: Records,
 }
 
 impl TextReader {
     /// Reads events from `input`.
     #[must_use]
     pub fn new(input: Input) -> Self {
+        Self::from_source(EventSource::Lines(TextLines::new(input)))
+    }
+
+    /// Reads events from the pages of a stream.
+    pub(in crate::trace) fn of_pages(pages: PageEvents) -> Self {
+        Self::from_source(EventSource::Pages(Box::new(pages)))
+    }
+
+    fn from_source(source: EventSource) -> Self {
         Self {
-            lines: TextLines::new(input),
+            source,
             parser: Parser {
                 dialect: None,
                 bodies: Bodies::new(),
@@ -87,6 +110,7 @@ impl TextReader {
                 chain: None,
                 functions: Vec::new(),
                 requests: Vec::new(),
+                records: Records::default(),
             },
         }
     }
@@ -94,7 +118,9 @@ impl TextReader {
     /// Goes on with a further piece of the same text: names and what earlier lines have taught stay. A piece ends at the
     /// end of a line.
     pub(crate) fn go_on(&mut self, input: Input) {
-        self.lines.go_on(input);
+        if let EventSource::Lines(lines) = &mut self.source {
+            lines.go_on(input);
+        }
     }
 
     /// The next event, or `None` at the end. Waits only while no whole line is there, so that a
@@ -110,7 +136,11 @@ impl TextReader {
     ///   nothing after that.
     pub fn next_event(&mut self) -> Result<Option<TraceEvent>, TraceError> {
         loop {
-            let Some(line) = self.lines.next_line()? else {
+            let lines = match &mut self.source {
+                EventSource::Lines(lines) => lines,
+                EventSource::Pages(pages) => return pages.next_event(&mut self.parser),
+            };
+            let Some(line) = lines.next_line()? else {
                 self.parser.end_chain();
                 return self.end();
             };
@@ -118,8 +148,7 @@ impl TextReader {
                 Ok(Meaning::Event(event)) => return Ok(Some(event)),
                 Ok(Meaning::Nothing) => {}
                 Err(fault) => {
-                    let (name, number) = (self.lines.name(), self.lines.number());
-                    return Err(TraceError::at_line(name, number, fault));
+                    return Err(TraceError::at_line(lines.name(), lines.number(), fault));
                 }
             }
         }
@@ -160,16 +189,22 @@ impl TextReader {
         self.parser.dialect
     }
 
-    /// The number of the line last read, counted from 1.
+    /// The number of the line last read, counted from 1; of pages, how many records were read.
     #[must_use]
     pub fn line_number(&self) -> u64 {
-        self.lines.number()
+        match &self.source {
+            EventSource::Lines(lines) => lines.number(),
+            EventSource::Pages(_) => self.parser.counts.lines,
+        }
     }
 
     /// What error messages call the input.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.lines.name()
+        match &self.source {
+            EventSource::Lines(lines) => lines.name(),
+            EventSource::Pages(pages) => pages.name(),
+        }
     }
 
     fn end(&self) -> Result<Option<TraceEvent>, TraceError> {
@@ -182,6 +217,52 @@ impl TextReader {
 }
 
 impl Parser {
+    /// What a record of the kernel's pages means.
+    pub(super) fn record(
+        &mut self,
+        formats: &PageFormats,
+        merged: MergedRecord<'_>,
+    ) -> Result<TraceEvent, String> {
+        self.counts.lines += 1;
+        let (cpu, time_ns, record) = match merged {
+            MergedRecord::Lost { cpu, events } => {
+                return Ok(self.lost(self.last_time_ns, cpu, events));
+            }
+            MergedRecord::Event {
+                cpu,
+                time_ns,
+                record,
+                ..
+            } => (cpu, time_ns, record),
+        };
+        let read = formats.of(record).and_then(|format| {
+            let (bodies, counts) = (&mut self.bodies, &mut self.counts);
+            let kind = self.records.parse(format, record, bodies, counts)?;
+            Ok((format, kind))
+        });
+        let (format, kind) = read.inspect_err(|_| self.counts.refused_lines += 1)?;
+        let (pid, is_interrupt) = formats.task_of(record);
+        self.last_time_ns = time_ns;
+        // What ftrace prints of a CPU without work; no other name is in a record.
+        let name: &[u8] = if pid == 0 { b"<idle>" } else { b"" };
+        self.asked.comm = self.names.comm_of(pid, name);
+        self.asked.is_interrupt = is_interrupt;
+        if let Some(named) = record::named_task(format, record, pid) {
+            self.names.event_names(&named);
+        }
+        Ok(TraceEvent {
+            time_ns,
+            cpu,
+            pid,
+            kind,
+        })
+    }
+
+    /// What a task is called of which no event has said it, as the kernel remembers it.
+    pub(super) fn name_unnamed_task(&mut self, task: u32, name: &[u8]) {
+        self.names.name_unnamed_task(task, name);
+    }
+
     fn line(&mut self, line: TextLine<'_>) -> Result<Meaning, String> {
         self.counts.lines += 1;
         if line.bytes.iter().all(|&b| b == b' ' || b == b'\t') {

@@ -146,6 +146,13 @@ impl TextNames {
         }
     }
 
+    /// The same of a task that has no name yet.
+    pub(super) fn name_unnamed_task(&mut self, task: u32, name: &[u8]) {
+        if !self.tasks.contains_key(&task) {
+            self.name_task(task, name);
+        }
+    }
+
     /// The place of the name of that task, which a line calls `name`.
     pub(super) fn comm_of(&mut self, task: u32, name: &[u8]) -> Option<u32> {
         match self.tasks.get(&task) {
@@ -184,11 +191,11 @@ impl TextNames {
 /// What an event says that names a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NamedTask<'a> {
-    task: u32,
+    pub(super) task: u32,
     /// Its name from here on.
-    name: &'a [u8],
+    pub(super) name: &'a [u8],
     /// Its name until then; a new task has none.
-    before: Option<&'a [u8]>,
+    pub(super) before: Option<&'a [u8]>,
 }
 
 /// The task and the names in the body of an event that names a task: of `task_newtask` the new one, of `task_rename`
