@@ -79,9 +79,8 @@ impl<R: Read> KernelPages<R> {
     fn read(&mut self, nth: usize, since_ns: u64) -> io::Result<()> {
         let buffer = &mut self.buffers[nth];
         self.section.clear();
-        // The last page may be a whole one.
-        let room = SECTION_BYTES_MAX.min(PAGES_AT_ONCE * self.page.len());
-        while self.section.len() + self.page.len() <= room {
+        let pages_max = PAGES_AT_ONCE.min(SECTION_BYTES_MAX / self.page.len().max(1));
+        for _ in 0..pages_max {
             let got = match buffer.pages.read(&mut self.page) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
@@ -152,5 +151,230 @@ impl<R: Read> TakesEvents for KernelPages<R> {
             }
         }
         Ok(Pumped::More)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::kernel::{BufferKeeps, Instance, Tracefs, running_tasks};
+    use super::super::stream_writer::{StreamPump, StreamStop};
+    use super::*;
+    use crate::trace::{
+        EventKind, FORMATS, Input, Recording, STREAM_MAGIC_PAGES, TextReader, TraceEvent, WhoAsked,
+    };
+    use std::collections::VecDeque;
+    use std::fs;
+    use std::path::Path;
+    use std::process::Command;
+    use std::sync::atomic::AtomicBool;
+
+    /// Takes everything.
+    #[derive(Default)]
+    struct Taken(Vec<u8>);
+
+    impl TakesStream for Taken {
+        fn take(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn room_bytes(&self) -> Option<u64> {
+            None
+        }
+    }
+
+    /// A buffer with pages that begin at these times, each of some bytes; a read that finds none would have to wait.
+    struct FakeBuffer(VecDeque<(u64, usize)>);
+
+    impl Read for FakeBuffer {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            let (time_ns, data_bytes) = self.0.pop_front().ok_or(io::ErrorKind::WouldBlock)?;
+            // What the kernel does not use of a page is zeros.
+            out.fill(0);
+            out[..8].copy_from_slice(&time_ns.to_le_bytes());
+            out[8..16].copy_from_slice(&(data_bytes as u64).to_le_bytes());
+            Ok(out.len())
+        }
+    }
+
+    fn formats() -> PageFormats {
+        let page = "field: u64 timestamp; offset:0; size:8;\nfield: local_t commit; offset:8; size:8;\nfield: char data; offset:16; size:4080;\n";
+        let event = "name: one\nID: 7\nfield:u16 common_type; offset:0; size:2;\nfield:u8 common_flags; offset:2; size:1;\nfield:int common_pid; offset:4; size:4;\n";
+        PageFormats::read([b"byte_order little\n", page.as_bytes(), event.as_bytes()]).unwrap()
+    }
+
+    fn ms(ms: u64) -> u64 {
+        ms * 1_000_000
+    }
+
+    #[test]
+    fn the_cpu_that_was_read_least_far_comes_next_and_the_stream_says_how_far_all_are_read() {
+        // The first CPU has many pages, of which the first sixteen are read at once; the second one has two.
+        let busy = (1..=20).map(|nth| (ms(100 * nth), 8)).collect();
+        let quiet = [(ms(50), 4080), (ms(1650), 0)].into();
+        let buffers = [(0, FakeBuffer(busy)), (7, FakeBuffer(quiet))];
+        let pages = KernelPages::new(buffers, formats(), None, || ms(1900));
+        let writer = StreamWriter::new(Taken::default(), false, b"").unwrap();
+        let mut pump = StreamPump::new(pages, writer, 0);
+        assert_eq!(pump.pump().unwrap(), Pumped::Idle);
+        let no = AtomicBool::new(false);
+        let (taken, _) = pump
+            .writer
+            .finish(&no)
+            .map_err(|stop: StreamStop| stop)
+            .unwrap();
+        let text = String::from_utf8_lossy(&taken.0).into_owned();
+        let lines = text
+            .split('#')
+            .filter_map(|rest| rest.strip_prefix("section "));
+        let sections: Vec<&str> = lines.filter_map(|line| line.split('\n').next()).collect();
+        // Neither what is not used of a page is written nor a page without records. The last two of the busy CPU began when
+        // all was being read already; they are read all the same, with the others.
+        let expected = [
+            format!("pages.0 {}", 16 * 24),
+            format!("pages.7 {}", 4096),
+            format!("pages.0 {}", 4 * 24),
+            "until 11".into(),
+        ];
+        assert_eq!(sections, expected);
+        assert!(
+            text.ends_with("\n1880000000\n"),
+            "20 ms for events that come late"
+        );
+    }
+
+    #[test]
+    fn what_is_no_page_ends_the_recording_with_its_cpu() {
+        let buffers = [(3, FakeBuffer([(5, 9999)].into()))];
+        let pages = KernelPages::new(buffers, formats(), None, || 10);
+        let writer = StreamWriter::new(Taken::default(), false, b"").unwrap();
+        let stop = StreamPump::new(pages, writer, 0).pump().unwrap_err();
+        let says = "a page of CPU 3's buffer: its records have 9999 bytes, expected at most 4080";
+        assert!(
+            matches!(&stop, StreamStop::Failed(error) if error.to_string() == says),
+            "{stop:?}"
+        );
+    }
+
+    fn events(mut reader: TextReader) -> (Vec<(TraceEvent, WhoAsked)>, TextReader) {
+        let mut events = Vec::new();
+        while let Some(event) = reader.next_event().unwrap() {
+            events.push((event, reader.take_asked()));
+        }
+        (events, reader)
+    }
+
+    fn of_stream(stream: Vec<u8>) -> TextReader {
+        let input = Input::from_reader("pages", io::Cursor::new(stream)).unwrap();
+        match Recording::from_input(input).unwrap() {
+            Recording::Stream(stream) => stream.into_events().unwrap().0,
+            _ => panic!("no stream"),
+        }
+    }
+
+    /// Traces tasks that come and go; where a sample is kept, fewer, while memory is compacted.
+    fn trace(instance: &Instance<'_>, kept: bool) {
+        let compacting = kept
+            .then(|| std::thread::spawn(|| fs::write("/proc/sys/vm/compact_memory", "1").unwrap()));
+        let script = match kept {
+            true => ":",
+            false => "for i in 1 2 3 4 5 6; do sh -c :; done",
+        };
+        instance.set_tracing(true).unwrap();
+        let done = Command::new("sh").args(["-c", script]).status();
+        instance.set_tracing(false).unwrap();
+        assert!(done.unwrap().success());
+        if let Some(compacting) = compacting {
+            compacting.join().unwrap();
+        }
+    }
+
+    /// `FRAMEWRIGHT_SAMPLE` names a folder where both forms are kept: so `traces/pages.*` was made.
+    #[test]
+    fn pages_of_this_kernel_mean_what_it_prints_of_them() {
+        let Ok(tracefs) = Tracefs::open() else {
+            println!("skipped: not root, or no tracefs");
+            return;
+        };
+        let kept = std::env::var_os("FRAMEWRIGHT_SAMPLE");
+        let instance = Instance::make(&tracefs, 64, BufferKeeps::Oldest).unwrap();
+        let texts = instance.page_formats().unwrap();
+        if instance.adds_chains() {
+            println!("skipped: this machine's tracing adds call chains to events");
+            return;
+        }
+        trace(&instance, kept.is_some());
+        // Reading the text takes nothing from the buffers.
+        let mut text = Vec::new();
+        instance.text().unwrap().read_to_end(&mut text).unwrap();
+        let formats = PageFormats::read([0, 1, 2].map(|nth| texts[nth].as_bytes())).unwrap();
+        let now = crate::record::monotonic_ns;
+        let pages = KernelPages::new(instance.pages().unwrap(), formats, None, now);
+        let mut writer = StreamWriter::new(Taken::default(), false, STREAM_MAGIC_PAGES).unwrap();
+        for (name, text) in FORMATS.iter().zip(&texts) {
+            writer.section(name, text.as_bytes()).unwrap();
+        }
+        let mut pump = StreamPump::new(pages, writer, 0);
+        let no = AtomicBool::new(false);
+        pump.drain(&no).unwrap();
+        let fill = instance.fill().unwrap();
+        let (Taken(stream), _) = pump.writer.finish(&no).unwrap();
+        let tasks = running_tasks();
+        let read = |mut reader: TextReader| {
+            for (task, name) in &tasks {
+                reader.name_task(*task, name);
+            }
+            events(reader)
+        };
+        let input = Input::from_reader("text", io::Cursor::new(text.clone())).unwrap();
+        let (printed, text_reader) = read(TextReader::new(input));
+        let (held, page_reader) = read(of_stream(stream.clone()));
+        assert!(printed.len() > 200, "{}", printed.len());
+        assert_eq!(held.len(), printed.len());
+        assert_eq!(fill.read, held.len() as u64);
+        let name = |reader: &TextReader, asked: &WhoAsked| {
+            let name = asked
+                .comm
+                .and_then(|place| reader.names().comms().get(place as usize));
+            name.map(<[u8]>::to_vec)
+        };
+        let mut named = 0;
+        for ((held, held_by), (printed, printed_by)) in held.iter().zip(&printed) {
+            // The kernel prints microseconds, rounded.
+            let rounded = (held.time_ns + 500) / 1000 * 1000;
+            let held = TraceEvent {
+                time_ns: rounded,
+                ..*held
+            };
+            assert_eq!(held, *printed);
+            assert_eq!(held_by.is_interrupt, printed_by.is_interrupt, "{printed:?}");
+            let names = [name(&page_reader, held_by), name(&text_reader, printed_by)];
+            if let [Some(held), Some(printed)] = &names {
+                assert_eq!(held, printed);
+                named += 1;
+            }
+        }
+        assert!(
+            named > held.len() / 2 || tasks.is_empty(),
+            "{named} of {}",
+            held.len()
+        );
+        let has = |is: fn(&EventKind) -> bool| held.iter().any(|(event, _)| is(&event.kind));
+        assert!(has(|kind| matches!(kind, EventKind::Alloc { .. })));
+        assert!(has(|kind| matches!(kind, EventKind::Free { .. })));
+        let (held, printed) = (page_reader.counts(), text_reader.counts());
+        assert_eq!(held.others, printed.others);
+        assert_eq!(held.anomalies(), printed.anomalies());
+        if let Some(folder) = kept {
+            keep(Path::new(&folder), &stream, &text);
+        }
+    }
+
+    fn keep(folder: &Path, stream: &[u8], text: &[u8]) {
+        for (name, bytes) in [("pages.stream.zst", stream), ("pages.ftrace.zst", text)] {
+            let packed = zstd::encode_all(bytes, 19).unwrap();
+            println!("{name}: {} bytes", packed.len());
+            fs::write(folder.join(name), packed).unwrap();
+        }
     }
 }

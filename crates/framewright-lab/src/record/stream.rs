@@ -17,9 +17,7 @@ use super::kernel::{FailureWatch, check_order, proc_text, running_tasks, state};
 use super::outlet::{StreamOutlet, TakesStream};
 use super::pages::KernelPages;
 use super::report::ended_line;
-use super::stream_writer::{
-    KernelText, Pumped, StreamPump, StreamStop, StreamWriter, TakesEvents,
-};
+use super::stream_writer::{KernelText, Pumped, StreamPump, StreamStop, StreamWriter, TakesEvents};
 use super::{
     BufferFill, BufferKeeps, Instance, RecordError, RecordOptions, RecordingEnded,
     RunningRecording, monotonic_ns, open_page_flags, open_tracefs, room,
@@ -99,7 +97,9 @@ pub fn record_stream(
     let instance = Instance::make(&tracefs, buffer_mib, BufferKeeps::Newest)?;
     let form = StreamForm::of(&instance)?;
     if let StreamForm::Text(why) = &form {
-        say(&format!("events are written as text, which costs this machine more: {why}"));
+        say(&format!(
+            "events are written as text, which costs this machine more: {why}"
+        ));
     }
     let events = form.open(&instance)?;
     let failures = options.until_failure;
@@ -250,13 +250,15 @@ impl StreamForm {
             Ok(texts) => texts,
             Err(error) => return Ok(Self::Text(error.to_string())),
         };
-        Ok(match PageFormats::read([0, 1, 2].map(|nth| texts[nth].as_bytes())) {
-            Ok(formats) => Self::Pages {
-                formats: Box::new(formats),
-                texts,
+        Ok(
+            match PageFormats::read([0, 1, 2].map(|nth| texts[nth].as_bytes())) {
+                Ok(formats) => Self::Pages {
+                    formats: Box::new(formats),
+                    texts,
+                },
+                Err(why) => Self::Text(why),
             },
-            Err(why) => Self::Text(why),
-        })
+        )
     }
 
     const fn magic(&self) -> &'static [u8] {

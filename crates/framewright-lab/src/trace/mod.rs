@@ -48,6 +48,8 @@ pub use pft::{
 pub use source::{Encoding, Input, MemoryLimit, TooMuchMemory, TraceDigest, trace_stem};
 pub(crate) use source::{RunningDigest, text_of};
 pub use state::{ReadFrameState, Snapshot};
-pub use stream::{STREAM_MAGIC, STREAM_MAGIC_PAGES, StreamParts, StreamReader, StreamRest, section_line};
+pub use stream::{
+    STREAM_MAGIC, STREAM_MAGIC_PAGES, StreamParts, StreamReader, StreamRest, section_line,
+};
 pub(crate) use text::gfp_names;
 pub use text::{Dialect, TextCounts, TextNames, TextReader, WhoAsked};

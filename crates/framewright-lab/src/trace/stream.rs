@@ -121,8 +121,7 @@ impl StreamReader {
         }
         lines.has_pages = magic == STREAM_MAGIC_PAGES;
         if magic != STREAM_MAGIC && !lines.has_pages {
-            let expected =
-                "a stream of another version, expected `#framewright stream 1` or `2`: a newer version of this program reads it";
+            let expected = "a stream of another version, expected `#framewright stream 1` or `2`: a newer version of this program reads it";
             return Err(lines.input.error(expected));
         }
         lines.pass_sections()?;

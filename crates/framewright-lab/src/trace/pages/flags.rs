@@ -51,7 +51,9 @@ impl FlagTable {
     /// If a number cannot be worked out, or there is no name at all.
     pub(super) fn read(format: &str) -> Result<Self, String> {
         let printed = format.find("print fmt:").map_or("", |at| &format[at..]);
-        let table = printed.find("__print_flags(").map_or("", |at| &printed[at..]);
+        let table = printed
+            .find("__print_flags(")
+            .map_or("", |at| &printed[at..]);
         let chosen: Vec<&str> = NAMED_BITS[FIRST_CHOSEN..]
             .iter()
             .copied()
@@ -194,7 +196,9 @@ impl<'a> Expression<'a> {
             return self.takes(")").then_some(value);
         }
         self.skip();
-        let end = self.rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let end = self
+            .rest
+            .find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         let (word, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
         self.rest = rest;
         self.number(word)
@@ -263,7 +267,16 @@ mod tests {
 
     #[test]
     fn what_is_no_number_is_refused_and_brackets_without_end_do_not_go_deep() {
-        for bad in ["1 << 64", "x", "", "(1", "1)", "((gfp_t))", "1 << ~0", "1 2"] {
+        for bad in [
+            "1 << 64",
+            "x",
+            "",
+            "(1",
+            "1)",
+            "((gfp_t))",
+            "1 << ~0",
+            "1 2",
+        ] {
             let error = table(&format!("{{{bad}, \"A\"}}")).unwrap_err();
             assert!(error.ends_with("is no number of A"), "{bad}: {error}");
         }

@@ -189,7 +189,11 @@ impl PageFormats {
             ));
         };
         match record.len() < event.least_bytes {
-            true => Err(format!("{}: {}", event.name, short(record, event.least_bytes))),
+            true => Err(format!(
+                "{}: {}",
+                event.name,
+                short(record, event.least_bytes)
+            )),
             false => Ok(event),
         }
     }
@@ -416,7 +420,8 @@ fn fields(text: &str) -> Result<Vec<(&str, FieldPlace)>, String> {
     lines
         .map(|(line, rest)| {
             let bad = || {
-                let line = printable::text(line.trim());
+                let words: Vec<&str> = line.split_whitespace().collect();
+                let line = printable::text(&words.join(" "));
                 format!("`{line}` is no field, expected field:TYPE NAME; offset:N; size:N;")
             };
             let mut parts = rest.split(';').map(str::trim);
@@ -439,7 +444,9 @@ fn fields(text: &str) -> Result<Vec<(&str, FieldPlace)>, String> {
                 len_bytes,
                 is_signed: numbers[2] == Some(1),
             };
-            in_bounds.then_some((name.trim_start_matches('*'), place)).ok_or_else(bad)
+            in_bounds
+                .then_some((name.trim_start_matches('*'), place))
+                .ok_or_else(bad)
         })
         .collect()
 }
