@@ -31,7 +31,7 @@ usage: cargo xtask kernel [options]
        cargo xtask measure [--as-built] [--quick] [NAME...]
        cargo xtask held-out FOLDER
        cargo xtask replay-error FOLDER
-       cargo xtask recording-cost [--rounds N] [--minutes N] [--write]
+       cargo xtask recording-cost [--stream] [--rounds N] [--minutes N] [--write]
        cargo xtask rivals [--only PATTERN] [--write]
        cargo xtask docs [--check]
        cargo xtask board [--target T]
@@ -82,7 +82,8 @@ machine, and writes docs/results/replay-error.jsonl: how far each replay is from
 
 recording-cost compiles the same files alone, beside `framewright record --ring` and beside `--stream`, by turns, then records one
 hour of it, by the program in target/release: what a recording costs. It needs root, gcc, make and python3. --write writes
-docs/results/recording-cost.jsonl.
+docs/results/recording-cost.jsonl. With --stream only the rounds alone and beside a stream are taken, in some twelve minutes, and
+written to docs/results/recording-cost-stream.jsonl, whose rows the page shows in the place of the others'.
 
 rivals counts the instructions of the engine and of each rival in the benchmarks' patterns of one thread, by valgrind, and splits
 the engine's by its parts. --only counts the patterns that begin so. Without valgrind it says so and passes. --write writes

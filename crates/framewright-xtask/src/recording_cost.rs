@@ -20,6 +20,9 @@ use std::time::{Duration, Instant};
 /// The result file, and the table.
 pub(crate) const NAME: &str = "recording-cost";
 
+/// The result file of rounds of a stream alone, where these were taken later than the others.
+pub(crate) const STREAM_NAME: &str = "recording-cost-stream";
+
 /// How an error begins where something is not there that the measurement needs.
 pub(crate) const NO_PARTS: &str = "what a recording costs was not measured: ";
 
@@ -67,6 +70,8 @@ impl CostlyWay {
 pub(crate) struct AskedCost {
     rounds: u64,
     minutes: u64,
+    /// Beside a stream and alone, and nothing else.
+    is_stream: bool,
     is_written: bool,
 }
 
@@ -75,9 +80,11 @@ impl AskedCost {
         let mut asked = Self {
             rounds: 18,
             minutes: 60,
+            is_stream: false,
             is_written: false,
         };
         let mut is_default = true;
+        let mut has_minutes = false;
         while let Some(word) = words.next() {
             let mut count = || {
                 is_default = false;
@@ -85,7 +92,11 @@ impl AskedCost {
             };
             match word.as_str() {
                 "--rounds" => asked.rounds = count()?,
-                "--minutes" => asked.minutes = count()?,
+                "--minutes" => {
+                    asked.minutes = count()?;
+                    has_minutes = true;
+                }
+                "--stream" => asked.is_stream = true,
                 "--write" => asked.is_written = true,
                 _ => return Err(format!("{NAME}: there is no option `{word}`")),
             }
@@ -94,6 +105,9 @@ impl AskedCost {
             let why =
                 "--write writes figures of the usual size: it goes without --rounds and --minutes";
             return Err(why.to_owned());
+        }
+        if asked.is_stream && !has_minutes {
+            asked.minutes = 0;
         }
         Ok(asked)
     }
@@ -290,14 +304,18 @@ const ORDERS: [[usize; 3]; 6] = [
     [0, 2, 1],
 ];
 
-/// The compilation alone and beside each recorder: ratios to the first.
-fn round(nth: u64, folder: &Path) -> Result<Vec<ResultRow>, String> {
+/// The compilation alone and beside each of these recorders: ratios to the first.
+fn round(nth: u64, ways: &[CostlyWay], folder: &Path) -> Result<Vec<ResultRow>, String> {
     let mut alone = Spent::default();
     let mut beside = [(Spent::default(), 0.0); CostlyWay::ALL.len()];
     for which in ORDERS[nth as usize % ORDERS.len()] {
+        let way = CostlyWay::ALL.get(which);
+        if way.is_some_and(|way| !ways.contains(way)) {
+            continue;
+        }
         let synced = Command::new("sync").status();
         synced.map_err(|error| format!("sync: {error}"))?;
-        let Some(&way) = CostlyWay::ALL.get(which) else {
+        let Some(&way) = way else {
             thread::sleep(SETTLE);
             alone = compile(folder, REPEATS)?;
             continue;
@@ -311,7 +329,8 @@ fn round(nth: u64, folder: &Path) -> Result<Vec<ResultRow>, String> {
         beside[which] = (Spent { cpu, ..spent }, lost);
     }
     let mut rows = vec![row("round", "alone", "time", "s", alone.wall)];
-    for (way, (spent, lost)) in CostlyWay::ALL.into_iter().zip(beside) {
+    let measured = CostlyWay::ALL.into_iter().zip(beside);
+    for (way, (spent, lost)) in measured.filter(|(way, _)| ways.contains(way)) {
         let of = |metric, unit, value| row("round", way.name(), metric, unit, value);
         rows.push(of("time", "ratio", spent.wall / alone.wall));
         rows.push(of("cpu", "ratio", spent.cpu / alone.cpu));
@@ -383,8 +402,12 @@ pub(crate) fn run(asked: &AskedCost) -> Result<(), String> {
     let (load_before, start) = (machine::load_average(), Instant::now());
     let watch = ForeignWatch::begin();
     let mut rounds = Vec::new();
+    let ways = match asked.is_stream {
+        true => &[CostlyWay::Stream][..],
+        false => &CostlyWay::ALL,
+    };
     for nth in 0..asked.rounds {
-        rounds.push(round(nth, folder)?);
+        rounds.push(round(nth, ways, folder)?);
         let seconds = start.elapsed().as_secs();
         println!("round {} of {}: {seconds} s", nth + 1, asked.rounds);
     }
@@ -395,7 +418,10 @@ pub(crate) fn run(asked: &AskedCost) -> Result<(), String> {
     }
     let file = ResultFile {
         run: RunRecord {
-            commands: vec![format!("cargo xtask {NAME} --write")],
+            commands: vec![match asked.is_stream {
+                true => format!("cargo xtask {NAME} --stream --write"),
+                false => format!("cargo xtask {NAME} --write"),
+            }],
             commit,
             date,
             with: String::new(),
@@ -406,19 +432,34 @@ pub(crate) fn run(asked: &AskedCost) -> Result<(), String> {
         },
         rows: results::gather(&rounds),
     };
-    println!("{}", table(&file));
-    if asked.is_written {
-        file.write(NAME)?;
+    println!("{}", table(&file, None));
+    match (asked.is_written, asked.is_stream) {
+        (false, _) => Ok(()),
+        (true, true) => file.write(STREAM_NAME),
+        (true, false) => {
+            file.write(NAME)?;
+            // Of an earlier recorder: all ways were measured anew.
+            let earlier = results::path_of(STREAM_NAME);
+            match fs::remove_file(&earlier) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    Err(format!("{}: {error}", earlier.display()))
+                }
+                _ => Ok(()),
+            }
+        }
     }
-    Ok(())
 }
 
-/// The table of the page.
-pub(crate) fn table(file: &ResultFile) -> String {
+/// The table of the page; with the rounds of a stream that were taken later, if there are any.
+pub(crate) fn table(file: &ResultFile, later: Option<&ResultFile>) -> String {
     let mut out =
         "| recorder | time of the work | CPU time of work and recorder | events lost |\n|---|---|---|---|\n"
             .to_owned();
-    let shown = |way: &str, metric: &str| match file.find("round", way, metric) {
+    let of = |way: &str, metric: &str| {
+        let later = later.and_then(|later| later.find("round", way, metric));
+        later.or_else(|| file.find("round", way, metric))
+    };
+    let shown = |way: &str, metric: &str| match of(way, metric) {
         Some(row) => format!("{:.3} ({:.3} to {:.3})", row.median, row.min, row.max),
         None => "-".to_owned(),
     };
@@ -429,7 +470,7 @@ pub(crate) fn table(file: &ResultFile) -> String {
             "| `--{way}` | {} | {} | {} |",
             shown(way, "time"),
             shown(way, "cpu"),
-            (file.find("round", way, "lost")).map_or("-".to_owned(), |row| number(row.max)),
+            of(way, "lost").map_or("-".to_owned(), |row| number(row.max)),
         );
     }
     let long = |metric: &str| {
@@ -480,6 +521,11 @@ mod tests {
         let few = asked("--rounds 2 --minutes 0").ok().unwrap();
         assert_eq!((few.rounds, few.minutes), (2, 0));
         assert!(asked("--write").is_ok_and(|asked| asked.is_written));
+        let stream = asked("--stream --write").ok().unwrap();
+        assert!(stream.is_stream && stream.is_written);
+        assert_eq!((stream.rounds, stream.minutes), (18, 0));
+        let long = asked("--minutes 5 --stream --rounds 0").ok().unwrap();
+        assert_eq!((long.rounds, long.minutes), (0, 5));
         let refused = |words| asked(words).err().unwrap_or_default();
         assert!(refused("--rounds -1").contains("expected 0 to 1000"));
         assert!(refused("--minutes").contains("expected 0 to 1000"));
@@ -504,7 +550,7 @@ mod tests {
                 row("round", "ring", "cpu", "ratio", 1.02),
             ],
         };
-        let shown = table(&file);
+        let shown = table(&file, None);
         assert!(
             shown.contains("| `--ring` | 1.010 (1.010 to 1.010) | 1.020 (1.020 to 1.020) | - |"),
             "{shown}"
@@ -522,8 +568,22 @@ mod tests {
         ];
         let long = long.map(|(metric, value)| row("long", "stream", metric, "x", value));
         file.rows.extend(long);
-        let shown = table(&file);
+        let shown = table(&file, None);
         let says = "One stream of 30 minutes: 1,000,000 events, 0 lost, 64 MiB written (128 an hour), at most 0 MiB of memory and 256 MiB of buffers, 1.5 % of a CPU. Other work than the compilation had 0.5 CPUs.";
         assert!(shown.contains(says), "{shown}");
+        // What was measured of a stream later stands in the place of what was before, and the rest stays.
+        let later = ResultFile {
+            run: file.run.clone(),
+            rows: vec![
+                row("round", "alone", "time", "s", 15.0),
+                row("round", "stream", "time", "ratio", 1.004),
+                row("round", "stream", "cpu", "ratio", 1.005),
+                row("round", "stream", "lost", "count", 3.0),
+            ],
+        };
+        let shown = table(&file, Some(&later));
+        assert!(shown.contains("| `--ring` | 1.010 "), "{shown}");
+        let stream = "| `--stream` | 1.004 (1.004 to 1.004) | 1.005 (1.005 to 1.005) | 3 |";
+        assert!(shown.contains(stream) && shown.contains(says), "{shown}");
     }
 }

@@ -342,3 +342,47 @@ fn end_stream(
     report.len_bytes = len_bytes;
     Ok(outlet)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::kernel::Tracefs;
+    use std::io::Read;
+
+    /// Call chains are only in what the kernel prints: a stream that has them stays text. The option is set in this test's
+    /// own instance, which goes with it.
+    #[test]
+    fn events_with_call_chains_are_written_as_the_kernel_prints_them() {
+        let Ok(tracefs) = Tracefs::open() else {
+            println!("skipped: not root, or no tracefs");
+            return;
+        };
+        let instance = Instance::make(&tracefs, 1, BufferKeeps::Newest).unwrap();
+        let option = tracefs.root().join("instances").join(instance.name());
+        let option = option.join("options/stacktrace");
+        if !option.exists() {
+            println!("skipped: this kernel has no option stacktrace");
+            return;
+        }
+        fs::write(&option, "0").unwrap();
+        let form = StreamForm::of(&instance).unwrap();
+        assert!(matches!(form, StreamForm::Pages { .. }));
+        assert_eq!(form.magic(), STREAM_MAGIC_PAGES);
+        assert!(matches!(form.open(&instance), Ok(KernelEvents::Pages(_))));
+        fs::write(&option, "1").unwrap();
+        let form = StreamForm::of(&instance).unwrap();
+        let StreamForm::Text(why) = &form else {
+            panic!("the chains would be lost")
+        };
+        assert!(why.contains("options/stacktrace"), "{why}");
+        assert_eq!(form.magic(), STREAM_MAGIC);
+        assert!(matches!(form.open(&instance), Ok(KernelEvents::Text(_))));
+        // They are there.
+        instance.set_tracing(true).unwrap();
+        drop(std::process::Command::new("true").status());
+        instance.set_tracing(false).unwrap();
+        let mut text = Vec::new();
+        instance.text().unwrap().read_to_end(&mut text).unwrap();
+        assert!(String::from_utf8_lossy(&text).contains("<stack trace>"));
+    }
+}

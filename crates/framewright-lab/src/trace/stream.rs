@@ -22,7 +22,7 @@
 //! # Invariants
 //! - **SR1** What was written before a stream was cut off is read: whole events, whole sections, page flags of all frames.
 //! - **SR2** Memory: the sections and their names, of at most [`SECTIONS_BYTES_MAX`], and a byte a frame; never above the limit.
-//!   Of pages those that wait (PG2).
+//!   Of pages those that wait (RP2).
 
 use super::pages::{FORMATS, PAGES, PageFormats, PageMerger, SECTION_BYTES_MAX, UNTIL};
 use super::state::SnapshotParts;

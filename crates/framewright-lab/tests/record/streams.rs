@@ -1,7 +1,7 @@
 //! Streams: written while they are recorded, to a file or through a pipe.
 
 use crate::support::*;
-use framewright_lab::trace::STREAM_MAGIC;
+use framewright_lab::trace::STREAM_MAGIC_PAGES;
 use std::fs;
 use std::io::{BufReader, Read};
 use std::path::Path;
@@ -16,8 +16,7 @@ fn a_stream_goes_through_a_pipe_beside_what_the_command_prints_and_is_replayed()
     };
     let folder = tempfile::tempdir().unwrap();
     // A process makes some hundred events, fewer where little is mapped.
-    let script =
-        "echo said by the command; i=0; while [ $i -lt 60 ]; do /bin/true; i=$((i+1)); done";
+    let script = "echo said by the command; echo its nice is $(nice); i=0; while [ $i -lt 60 ]; do /bin/true; i=$((i+1)); done";
     let child = framewright()
         .args([
             "record", "--buffer", "16", "--stream", "-", "--", "sh", "-c", script,
@@ -31,6 +30,13 @@ fn a_stream_goes_through_a_pipe_beside_what_the_command_prints_and_is_replayed()
     let said = text(&output);
     assert!(output.status.success(), "{said}");
     assert!(said.contains("said by the command"), "{said}");
+    // The recorder's own priority is not the command's.
+    let own = Command::new("nice").output().unwrap().stdout;
+    let nice = format!("its nice is {}", String::from_utf8(own).unwrap());
+    assert!(said.contains(&nice), "{said}");
+    if !said.contains("the recorder runs at nice -10") {
+        println!("the recorder may not raise its priority here, or had such a one");
+    }
     assert!(
         said.contains("until the command ended: exit status: 0"),
         "{said}"
@@ -68,7 +74,7 @@ fn a_stream_ends_with_its_time_a_signal_and_its_reader_and_leaves_nothing() {
     assert!(output.status.success(), "{said}");
     assert!(said.contains(" s as asked"), "{said}");
     assert!(said.contains("waiting for the command to end"), "{said}");
-    assert!(fs::read(&timed).unwrap().starts_with(STREAM_MAGIC));
+    assert!(fs::read(&timed).unwrap().starts_with(STREAM_MAGIC_PAGES));
     read_stream(fs::read(&timed).unwrap());
     // A second one does not write over it, unless it is told to.
     let again = of_few_frames()

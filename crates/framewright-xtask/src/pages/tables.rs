@@ -98,6 +98,24 @@ pub(crate) fn table(name: &str, files: &mut ResultFiles, lacking: &mut Vec<Strin
             }
         };
     }
+    if name == recording_cost::NAME {
+        // These are not there before they are taken again.
+        let later = files.file(recording_cost::STREAM_NAME).ok().cloned();
+        return match files.file(name) {
+            Ok(file) => {
+                let mut out = recording_cost::table(file, later.as_ref()) + &source(name, file);
+                if let Some(later) = later {
+                    out += "\nThe rows of `--stream` were taken later, those of its hour not:\n";
+                    out += &source(recording_cost::STREAM_NAME, &later);
+                }
+                out
+            }
+            Err(error) => {
+                lacking.push(error);
+                String::new()
+            }
+        };
+    }
     if rivals::TABLES.contains(&name) {
         let made = rivals::table(name, files);
         return match (made, files.file(rivals::NAME)) {
@@ -113,7 +131,6 @@ pub(crate) fn table(name: &str, files: &mut ResultFiles, lacking: &mut Vec<Strin
         "ostd" => Some(ostd::table),
         "recordings" => Some(recordings::table),
         heldout::NAME => Some(heldout::table),
-        recording_cost::NAME => Some(recording_cost::table),
         replay_error::NAME => Some(replay_error::table),
         vmalloc_test::NAME => Some(vmalloc_test::table),
         _ => None,

@@ -66,7 +66,7 @@ struct MergedCpu {
     next: Option<Result<CpuRecord, String>>,
 }
 
-/// Merges the pages of all CPUs by time (PG1), and holds no more of them than it must (PG2).
+/// Merges the pages of all CPUs by time (RP1), and holds no more of them than it must (RP2).
 #[derive(Debug)]
 pub(in crate::trace) struct PageMerger {
     formats: Arc<PageFormats>,
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn pg1_records_of_all_cpus_come_by_time_and_of_one_time_by_cpu() {
+    fn rp1_records_of_all_cpus_come_by_time_and_of_one_time_by_cpu() {
         let mut merger = PageMerger::new(formats());
         merger.push(
             3,
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn pg1_lost_events_come_before_the_next_event_of_their_cpu() {
+    fn rp1_lost_events_come_before_the_next_event_of_their_cpu() {
         let mut merger = PageMerger::new(formats());
         let known = page_with(100, 3 << 30, &[record(5, 1)], &12_u64.to_le_bytes());
         // Two pages without a record of their own: what they say is added up.
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn pg2_pages_that_wait_are_bounded_and_come_out_oldest_first_beyond_that() {
+    fn rp2_pages_that_wait_are_bounded_and_come_out_oldest_first_beyond_that() {
         let mut merger = PageMerger::new(formats());
         let records: Vec<Vec<u8>> = (0..300).map(|_| record(1, 1)).collect();
         let section = page(0, &records).repeat(SECTION_BYTES_MAX / 4096);
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn pg3_what_is_no_page_is_a_fault_at_its_place_and_a_page_that_is_cut_off_is_none() {
+    fn rp3_what_is_no_page_is_a_fault_at_its_place_and_a_page_that_is_cut_off_is_none() {
         let good = page(5, &[record(0, 1)]);
         let cases: [(Vec<u8>, &str); 8] = [
             (

@@ -11,11 +11,11 @@
 //! `format` file says. `text::record` gives them the meaning that the same event has as text.
 //!
 //! # Invariants
-//! - **PG1** Records come in order of time, those of one time by CPU, as the kernel prints them. What a page says of lost
+//! - **RP1** Records come in order of time, those of one time by CPU, as the kernel prints them. What a page says of lost
 //!   events comes right before the next event of its CPU.
-//! - **PG2** Memory: the pages that wait for those of other CPUs, of [`HELD_BYTES_MAX`] and one section at most. Beyond
+//! - **RP2** Memory: the pages that wait for those of other CPUs, of [`HELD_BYTES_MAX`] and one section at most. Beyond
 //!   that the oldest come out as they are; the reduction counts what is out of order then.
-//! - **PG3** No page makes the reader panic or stay in its place: each record takes four bytes or more, and ends within its
+//! - **RP3** No page makes the reader panic or stay in its place: each record takes four bytes or more, and ends within its
 //!   page. A fault names the CPU, the page and the byte.
 //!
 //! # Sources
