@@ -170,9 +170,9 @@ mod tests {
 
     /// Takes everything.
     #[derive(Default)]
-    struct Taken(Vec<u8>);
+    struct TakenStream(Vec<u8>);
 
-    impl TakesStream for Taken {
+    impl TakesStream for TakenStream {
         fn take(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.extend_from_slice(bytes);
             Ok(bytes.len())
@@ -214,7 +214,7 @@ mod tests {
         let quiet = [(ms(50), 4080), (ms(1650), 0)].into();
         let buffers = [(0, FakeBuffer(busy)), (7, FakeBuffer(quiet))];
         let pages = KernelPages::new(buffers, formats(), None, || ms(1900));
-        let writer = StreamWriter::new(Taken::default(), false, b"").unwrap();
+        let writer = StreamWriter::new(TakenStream::default(), false, b"").unwrap();
         let mut pump = StreamPump::new(pages, writer, 0);
         assert_eq!(pump.pump().unwrap(), Pumped::Idle);
         let no = AtomicBool::new(false);
@@ -247,7 +247,7 @@ mod tests {
     fn what_is_no_page_ends_the_recording_with_its_cpu() {
         let buffers = [(3, FakeBuffer([(5, 9999)].into()))];
         let pages = KernelPages::new(buffers, formats(), None, || 10);
-        let writer = StreamWriter::new(Taken::default(), false, b"").unwrap();
+        let writer = StreamWriter::new(TakenStream::default(), false, b"").unwrap();
         let stop = StreamPump::new(pages, writer, 0).pump().unwrap_err();
         let says = "a page of CPU 3's buffer: its records have 9999 bytes, expected at most 4080";
         assert!(
@@ -310,7 +310,8 @@ mod tests {
         let formats = PageFormats::read([0, 1, 2].map(|nth| texts[nth].as_bytes())).unwrap();
         let now = crate::record::monotonic_ns;
         let pages = KernelPages::new(instance.pages().unwrap(), formats, None, now);
-        let mut writer = StreamWriter::new(Taken::default(), false, STREAM_MAGIC_PAGES).unwrap();
+        let mut writer =
+            StreamWriter::new(TakenStream::default(), false, STREAM_MAGIC_PAGES).unwrap();
         for (name, text) in FORMATS.iter().zip(&texts) {
             writer.section(name, text.as_bytes()).unwrap();
         }
@@ -318,7 +319,7 @@ mod tests {
         let no = AtomicBool::new(false);
         pump.drain(&no).unwrap();
         let fill = instance.fill().unwrap();
-        let (Taken(stream), _) = pump.writer.finish(&no).unwrap();
+        let (TakenStream(stream), _) = pump.writer.finish(&no).unwrap();
         let tasks = running_tasks();
         let read = |mut reader: TextReader| {
             for (task, name) in &tasks {

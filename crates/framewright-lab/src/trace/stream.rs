@@ -24,9 +24,10 @@
 //! - **SR2** Memory: the sections and their names, of at most [`SECTIONS_BYTES_MAX`], and a byte a frame; never above the limit.
 //!   Of pages those that wait (RP2).
 
-use super::pages::{FORMATS, PAGES, PageFormats, PageMerger, SECTION_BYTES_MAX, UNTIL};
+use super::pages::{
+    FORMATS, PAGES, PageFormats, PageMerger, PageSource, SECTION_BYTES_MAX, TakesRecords, UNTIL,
+};
 use super::state::SnapshotParts;
-use super::text::Parser;
 use super::{Input, MemoryLimit, Snapshot, TextReader, TraceError, TraceEvent};
 use crate::printable;
 use std::collections::BTreeMap;
@@ -154,7 +155,7 @@ impl StreamReader {
         let rest = StreamRest(Arc::new(Mutex::new(self.lines)));
         if has_pages {
             let pages = PageEvents::new(name, self.formats, Arc::clone(&rest.0));
-            return Ok((TextReader::of_pages(pages), rest));
+            return Ok((TextReader::of_pages(Box::new(pages)), rest));
         }
         let events = Input::from_reader(&name, FilteredEvents(Arc::clone(&rest.0)));
         // What an event's text may cost is bounded by the reduction.
@@ -194,7 +195,7 @@ impl Read for FilteredEvents {
 
 /// The same of a stream that has pages.
 #[derive(Debug)]
-pub(super) struct PageEvents {
+struct PageEvents {
     name: String,
     sections: Arc<Mutex<SectionFilter>>,
     /// Both are there unless the stream was cut off in front of them.
@@ -224,44 +225,8 @@ impl PageEvents {
         }
     }
 
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The next event, as `parser` understands it.
-    pub(super) fn next_event(
-        &mut self,
-        parser: &mut Parser,
-    ) -> Result<Option<TraceEvent>, TraceError> {
-        while !self.is_faulty {
-            if let Some((formats, pages)) = &mut self.pages {
-                match pages.next() {
-                    Ok(Some(merged)) => {
-                        let place = merged.place();
-                        let event = parser.record(formats, merged);
-                        return event.map(Some).map_err(|fault| {
-                            TraceError::new(&self.name, format!("{place}: {fault}"))
-                        });
-                    }
-                    Ok(None) => {}
-                    Err(fault) => {
-                        self.is_faulty = true;
-                        return Err(TraceError::new(&self.name, fault));
-                    }
-                }
-            }
-            if self.is_read {
-                break;
-            }
-            let read = self.read(parser);
-            self.is_faulty = read.is_err();
-            read?;
-        }
-        Ok(None)
-    }
-
     /// Reads the next section.
-    fn read(&mut self, parser: &mut Parser) -> Result<(), TraceError> {
+    fn read(&mut self, to: &mut dyn TakesRecords) -> Result<(), TraceError> {
         let mut sections = self.sections.lock().unwrap_or_else(PoisonError::into_inner);
         let section = sections.event_section()?;
         match (section, &mut self.pages) {
@@ -273,7 +238,7 @@ impl PageEvents {
             }
             (Some((EventSection::Tasks, bytes, _)), _) => {
                 for (task, name) in tasks_in(&bytes) {
-                    parser.name_unnamed_task(task, name);
+                    to.name_unnamed_task(task, name);
                 }
             }
             (Some((EventSection::Pages(cpu), bytes, is_cut)), Some((_, pages))) => {
@@ -301,6 +266,40 @@ impl PageEvents {
             }
         }
         Ok(())
+    }
+}
+
+impl PageSource for PageEvents {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn next_event(&mut self, to: &mut dyn TakesRecords) -> Result<Option<TraceEvent>, TraceError> {
+        while !self.is_faulty {
+            if let Some((formats, pages)) = &mut self.pages {
+                match pages.next() {
+                    Ok(Some(merged)) => {
+                        let place = merged.place();
+                        let event = to.record(formats, merged);
+                        return event.map(Some).map_err(|fault| {
+                            TraceError::new(&self.name, format!("{place}: {fault}"))
+                        });
+                    }
+                    Ok(None) => {}
+                    Err(fault) => {
+                        self.is_faulty = true;
+                        return Err(TraceError::new(&self.name, fault));
+                    }
+                }
+            }
+            if self.is_read {
+                break;
+            }
+            let read = self.read(to);
+            self.is_faulty = read.is_err();
+            read?;
+        }
+        Ok(None)
     }
 }
 

@@ -400,10 +400,10 @@ fn pages_that_are_not_understood_are_refused_with_their_place() {
         says.starts_with("t: formats.machine: byte_order big, expected little"),
         "{says}"
     );
-    let says = fault(replaced("formats.header_page", "formats.header_xxxx"));
+    let says = fault(replaced("formats.page", "formats.xxxx"));
     assert_eq!(
         says,
-        "t: pages without the section formats.header_page, expected it in front"
+        "t: pages without the section formats.page, expected it in front"
     );
     let says = fault(replaced("size:4080", "size:1000"));
     assert!(

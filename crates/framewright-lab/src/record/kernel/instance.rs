@@ -6,7 +6,7 @@ use crate::record::RecordError;
 use crate::trace::TracedWork;
 use framewright::Order;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -455,7 +455,7 @@ impl<'t> Instance<'t> {
         } else {
             "big"
         };
-        let page = self.read("events/header_page")?;
+        let page = self.read_at_once("events/header_page")?;
         let mut events = String::new();
         for event in NEEDED {
             events += &self.read(&format!("events/{event}/format"))?;
@@ -504,6 +504,15 @@ impl<'t> Instance<'t> {
     fn read(&self, file: &str) -> Result<String, RecordError> {
         let path = self.path.join(file);
         fs::read_to_string(&path).map_err(|e| RecordError::file(&path, &e))
+    }
+
+    /// Reads a file that the kernel gives to the first read alone, however little that takes.
+    fn read_at_once(&self, file: &str) -> Result<String, RecordError> {
+        let path = self.path.join(file);
+        let mut bytes = vec![0; 64 << 10];
+        let got = File::open(&path).and_then(|mut file| file.read(&mut bytes));
+        bytes.truncate(got.map_err(|e| RecordError::file(&path, &e))?);
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     fn write(&self, file: &str, value: &str) -> Result<(), RecordError> {

@@ -115,7 +115,7 @@ impl PageFormats {
     pub fn read(sections: [&[u8]; 3]) -> Result<Self, String> {
         let [machine, page, events] = sections.map(|bytes| String::from_utf8_lossy(bytes));
         read_machine(&machine)?;
-        let page = read_page(&page).map_err(|fault| format!("formats.header_page: {fault}"))?;
+        let page = read_page(&page).map_err(|fault| format!("formats.page: {fault}"))?;
         let mut formats = Self {
             page,
             common: CommonFields::NONE,

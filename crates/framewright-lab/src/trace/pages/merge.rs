@@ -348,7 +348,7 @@ mod tests {
         merger.push(999, section, false);
         assert!(!taken(&mut merger).is_empty());
         assert!(merger.held_bytes <= HELD_BYTES_MAX);
-        let held = merger.cpus.values().map(|cpu| cpu.pages.held_bytes).sum();
+        let held: usize = merger.cpus.values().map(|cpu| cpu.pages.held_bytes).sum();
         assert_eq!(merger.held_bytes, held);
     }
 
@@ -450,7 +450,7 @@ mod tests {
             (
                 PAGE.replace("commit", "length"),
                 events.clone(),
-                "formats.header_page: there is no field commit",
+                "formats.page: there is no field commit",
             ),
             (
                 PAGE.replace("offset:16", "offset:17"),

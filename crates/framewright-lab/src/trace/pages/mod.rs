@@ -5,7 +5,8 @@
 //!   sections `formats.*` ─▶ PageFormats: where which field of a record lies ──┘
 //! ```
 //!
-//! A recorder copies these pages and neither prints nor understands an event: that is for the reader, who has the time.
+//! A recorder copies these pages and neither prints nor understands an event. A reader does that later, and not on the machine that
+//! is recorded.
 //! A page is the time of its first event, a word with the length of its records and two flags about lost events, then the
 //! records. A record is a word with its length and the time since the one before, and the event's fields as its
 //! `format` file says. `text::record` gives them the meaning that the same event has as text.
@@ -27,17 +28,49 @@ mod flags;
 mod format;
 mod merge;
 
+use super::{TraceError, TraceEvent};
+use std::fmt;
+
 pub(crate) use cpu::kept_bytes;
 pub(in crate::trace) use flags::FlagTable;
 pub use format::PageFormats;
 pub(in crate::trace) use format::{EventFormat, FieldPlace, RecordKind};
 pub(in crate::trace) use merge::{MergedRecord, PageMerger};
 
+/// What gives a record the meaning of its event.
+pub(in crate::trace) trait TakesRecords {
+    /// The event of a record.
+    ///
+    /// # Errors
+    /// If it has none: what is wrong, and what was expected.
+    fn record(
+        &mut self,
+        formats: &PageFormats,
+        merged: MergedRecord<'_>,
+    ) -> Result<TraceEvent, String>;
+
+    /// What a task is called of which no event has said it.
+    fn name_unnamed_task(&mut self, task: u32, name: &[u8]);
+}
+
+/// Where a reader of events gets pages from.
+pub(in crate::trace) trait PageSource: fmt::Debug + Send {
+    /// What error messages call the input.
+    fn name(&self) -> &str;
+
+    /// The next event, as `to` understands it, or `None` at the end.
+    ///
+    /// # Errors
+    /// If the input or a record cannot be read. Only a record that `to` refuses is passed over; nothing comes behind any
+    /// other fault.
+    fn next_event(&mut self, to: &mut dyn TakesRecords) -> Result<Option<TraceEvent>, TraceError>;
+}
+
 /// A section of pages has so many bytes at most: what the recorder reads of one CPU at once.
 pub(crate) const SECTION_BYTES_MAX: usize = 1 << 20;
 
 /// The names of the sections that say how pages are to be read.
-pub(crate) const FORMATS: [&str; 3] = ["formats.machine", "formats.header_page", "formats.events"];
+pub(crate) const FORMATS: [&str; 3] = ["formats.machine", "formats.page", "formats.events"];
 
 /// What the name of a CPU's section of pages begins with; its number follows.
 pub(crate) const PAGES: &str = "pages.";

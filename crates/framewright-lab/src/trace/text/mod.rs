@@ -4,7 +4,7 @@
 //! ```text
 //! Input ─▶ Lines ─▶ ftrace │ perf_script ─▶ Bodies ─▶ Event
 //!          one buffer  the columns in front   the words behind the name
-//! PageEvents ─▶ Records ─────────────────────▲
+//! PageEvents ─▶ PageRecords ─────────────────────▲
 //! ```
 //!
 //! # Invariants
@@ -27,14 +27,13 @@ pub use counts::TextCounts;
 pub(crate) use gfp::names as gfp_names;
 pub use names::{TextNames, WhoAsked};
 
-use super::pages::{MergedRecord, PageFormats};
-use super::stream::PageEvents;
+use super::pages::{MergedRecord, PageFormats, PageSource, TakesRecords};
 use super::{CallChains, EventKind, Input, TraceError, TraceEvent};
 use body::Bodies;
 use fields::shown;
 use ftrace::{Head, Special};
 use lines::{TextLine, TextLines};
-use record::Records;
+use record::PageRecords;
 
 /// The two ways in which a text trace is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +57,7 @@ pub struct TextReader {
 #[derive(Debug)]
 enum EventSource {
     Lines(TextLines),
-    Pages(Box<PageEvents>),
+    Pages(Box<dyn PageSource>),
 }
 
 /// What a line means.
@@ -69,7 +68,7 @@ enum Meaning {
 
 /// Everything but the lines, so that a line can be borrowed while it is read.
 #[derive(Debug)]
-pub(super) struct Parser {
+struct Parser {
     dialect: Option<Dialect>,
     bodies: Bodies,
     counts: TextCounts,
@@ -82,7 +81,7 @@ pub(super) struct Parser {
     functions: Vec<u32>,
     /// By CPU, whether its last event was a request.
     requests: Vec<bool>,
-    records: Records,
+    records: PageRecords,
 }
 
 impl TextReader {
@@ -93,8 +92,8 @@ impl TextReader {
     }
 
     /// Reads events from the pages of a stream.
-    pub(in crate::trace) fn of_pages(pages: PageEvents) -> Self {
-        Self::from_source(EventSource::Pages(Box::new(pages)))
+    pub(in crate::trace) fn of_pages(pages: Box<dyn PageSource>) -> Self {
+        Self::from_source(EventSource::Pages(pages))
     }
 
     fn from_source(source: EventSource) -> Self {
@@ -110,7 +109,7 @@ impl TextReader {
                 chain: None,
                 functions: Vec::new(),
                 requests: Vec::new(),
-                records: Records::default(),
+                records: PageRecords::default(),
             },
         }
     }
@@ -216,9 +215,8 @@ impl TextReader {
     }
 }
 
-impl Parser {
-    /// What a record of the kernel's pages means.
-    pub(super) fn record(
+impl TakesRecords for Parser {
+    fn record(
         &mut self,
         formats: &PageFormats,
         merged: MergedRecord<'_>,
@@ -258,11 +256,12 @@ impl Parser {
         })
     }
 
-    /// What a task is called of which no event has said it, as the kernel remembers it.
-    pub(super) fn name_unnamed_task(&mut self, task: u32, name: &[u8]) {
+    fn name_unnamed_task(&mut self, task: u32, name: &[u8]) {
         self.names.name_unnamed_task(task, name);
     }
+}
 
+impl Parser {
     fn line(&mut self, line: TextLine<'_>) -> Result<Meaning, String> {
         self.counts.lines += 1;
         if line.bytes.iter().all(|&b| b == b' ' || b == b'\t') {

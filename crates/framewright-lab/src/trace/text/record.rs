@@ -14,11 +14,11 @@ const FLAGS_MAX: usize = 4096;
 
 /// Reads records; keeps the flags that it has seen.
 #[derive(Debug, Default)]
-pub(super) struct Records {
+pub(super) struct PageRecords {
     flags: HashMap<u64, GfpFlags>,
 }
 
-impl Records {
+impl PageRecords {
     /// The event of a record that has all of its format's fields; counts it.
     ///
     /// On an error nothing is counted.
