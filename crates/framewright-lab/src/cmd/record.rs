@@ -36,7 +36,7 @@ pub struct RecordArgs {
     pub seconds: Option<f64>,
 
     /// Memory for the buffers of all CPUs together, as 512MiB, or a number of MiB; a million events take 45 MiB
-    /// [default: an eighth of what is available, at most 1GiB]
+    /// [default: an eighth of what is available, at most 1GiB, of a stream 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = crate::size::read_mib)]
     pub buffer: Option<u64>,
 

@@ -332,7 +332,7 @@ impl CpuPages {
 /// The length that a record says in bytes: whole words, itself included.
 fn even(len_bytes: u64) -> Result<usize, String> {
     match len_bytes {
-        4..=0x10_0000 if len_bytes % 4 == 0 => Ok(len_bytes as usize),
+        4..=0x10_0000 if len_bytes.is_multiple_of(4) => Ok(len_bytes as usize),
         _ => Err(format!(
             "a record of {len_bytes} bytes, expected whole words of 4, one or more"
         )),

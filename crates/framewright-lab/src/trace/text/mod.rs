@@ -56,7 +56,7 @@ pub struct TextReader {
 /// Where events come from.
 #[derive(Debug)]
 enum EventSource {
-    Lines(TextLines),
+    Lines(Box<TextLines>),
     Pages(Box<dyn PageSource>),
 }
 
@@ -88,7 +88,7 @@ impl TextReader {
     /// Reads events from `input`.
     #[must_use]
     pub fn new(input: Input) -> Self {
-        Self::from_source(EventSource::Lines(TextLines::new(input)))
+        Self::from_source(EventSource::Lines(Box::new(TextLines::new(input))))
     }
 
     /// Reads events from the pages of a stream.
