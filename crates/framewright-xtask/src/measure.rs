@@ -257,6 +257,10 @@ const ALL: &[Measurement] = &[
     on_request("files", &["cargo bench -p framewright-linux --bench files"]),
     on_request("moves", &["cargo bench -p framewright-linux --bench moves"]),
     on_request("paged", &["cargo bench -p framewright-linux --bench paged"]),
+    on_request(
+        "prices",
+        &["cargo bench -p framewright-linux --bench prices"],
+    ),
 ];
 
 const fn of(
