@@ -2,12 +2,14 @@
 //! these (`--cfg lines`): so the code whose cache lines are counted is the code that ships.
 //!
 //! Each is exactly one of `core`'s. While a thread [records](record), each access of its own is
-//! noted: the address, and whether it was a write, which takes the cache line from all other CPUs.
+//! noted: the address, and whether it was a write, which takes the cache line from all other CPUs. A thread that
+//! [watches](watch) has a function of its own called before each.
 #![forbid(unsafe_code)]
 
 pub use core::sync::atomic::{Ordering, fence};
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::panic::Location;
 
 /// One access of an atomic.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,8 +28,18 @@ impl Access {
     }
 }
 
+/// What is called before each access, with the place in the source that makes it.
+pub type Watcher = fn(Access, &'static Location<'static>);
+
 thread_local! {
     static RECORD: RefCell<Option<Vec<Access>>> = const { RefCell::new(None) };
+    static WATCHER: Cell<Option<Watcher>> = const { Cell::new(None) };
+}
+
+/// From now on the calling thread's atomics call `watcher` before each access. It may switch to another coroutine of the
+/// thread: the access follows when it returns. `None` ends that.
+pub fn watch(watcher: Option<Watcher>) {
+    WATCHER.set(watcher);
 }
 
 /// What the calling thread's atomics are asked for within `work`, in order. Not within another one.
@@ -38,11 +50,16 @@ pub fn record<T>(work: impl FnOnce() -> T) -> (T, Vec<Access>) {
     (result, accesses.unwrap_or_default())
 }
 
+#[track_caller]
 fn note<T>(atomic: &T, is_write: bool) {
     let address = std::ptr::from_ref(atomic).addr();
+    let access = Access { address, is_write };
+    if let Some(watcher) = WATCHER.get() {
+        watcher(access, Location::caller());
+    }
     RECORD.with_borrow_mut(|record| {
         if let Some(accesses) = record {
-            accesses.push(Access { address, is_write });
+            accesses.push(access);
         }
     });
 }
@@ -69,18 +86,21 @@ macro_rules! atomic {
 
             /// As `core`'s.
             #[must_use]
+            #[track_caller]
             pub fn load(&self, order: Ordering) -> $value {
                 note(self, false);
                 self.0.load(order)
             }
 
             /// As `core`'s.
+            #[track_caller]
             pub fn store(&self, value: $value, order: Ordering) {
                 note(self, true);
                 self.0.store(value, order);
             }
 
             /// As `core`'s.
+            #[track_caller]
             pub fn swap(&self, value: $value, order: Ordering) -> $value {
                 note(self, true);
                 self.0.swap(value, order)
@@ -90,6 +110,7 @@ macro_rules! atomic {
             ///
             /// # Errors
             /// The value, if it was another one.
+            #[track_caller]
             pub fn compare_exchange(
                 &self,
                 current: $value,
@@ -105,6 +126,7 @@ macro_rules! atomic {
             ///
             /// # Errors
             /// The value, if it was another one, or for no reason.
+            #[track_caller]
             pub fn compare_exchange_weak(
                 &self,
                 current: $value,
@@ -120,6 +142,7 @@ macro_rules! atomic {
             ///
             /// # Errors
             /// The value, if `update` wants none instead.
+            #[track_caller]
             pub fn fetch_update(
                 &self,
                 success: Ordering,
@@ -131,36 +154,42 @@ macro_rules! atomic {
             }
 
             /// As `core`'s.
+            #[track_caller]
             pub fn fetch_add(&self, value: $value, order: Ordering) -> $value {
                 note(self, true);
                 self.0.fetch_add(value, order)
             }
 
             /// As `core`'s.
+            #[track_caller]
             pub fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
                 note(self, true);
                 self.0.fetch_sub(value, order)
             }
 
             /// As `core`'s.
+            #[track_caller]
             pub fn fetch_and(&self, value: $value, order: Ordering) -> $value {
                 note(self, true);
                 self.0.fetch_and(value, order)
             }
 
             /// As `core`'s.
+            #[track_caller]
             pub fn fetch_or(&self, value: $value, order: Ordering) -> $value {
                 note(self, true);
                 self.0.fetch_or(value, order)
             }
 
             /// As `core`'s.
+            #[track_caller]
             pub fn fetch_xor(&self, value: $value, order: Ordering) -> $value {
                 note(self, true);
                 self.0.fetch_xor(value, order)
             }
 
             /// As `core`'s.
+            #[track_caller]
             pub fn fetch_max(&self, value: $value, order: Ordering) -> $value {
                 note(self, true);
                 self.0.fetch_max(value, order)
@@ -190,6 +219,24 @@ mod tests {
         assert_eq!(accesses, [at(b_at, true), at(a_at, false), at(a_at, true)]);
         assert_eq!(record(|| ()).1, []);
         assert_eq!((a.into_inner(), b.into_inner()), (5, 8));
+    }
+
+    thread_local! {
+        static TOLD: RefCell<Vec<(bool, u32)>> = const { RefCell::new(Vec::new()) };
+    }
+
+    #[test]
+    fn a_watcher_is_told_each_access_and_its_place() {
+        let word = AtomicU64::new(3);
+        watch(Some(|access, place| {
+            assert!(place.file().ends_with("lib.rs"));
+            TOLD.with_borrow_mut(|told| told.push((access.is_write, place.line())));
+        }));
+        let line = line!() + 1;
+        let old = word.fetch_add(1, Relaxed) + word.load(Relaxed);
+        watch(None);
+        word.store(0, Relaxed);
+        assert_eq!((old, TOLD.take()), (7, vec![(true, line), (false, line)]));
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod cinstall;
 mod heldout;
 mod kernels;
 mod machine;
+mod many_cpus;
 mod measure;
 mod pages;
 mod recording_cost;
@@ -32,6 +33,7 @@ usage: cargo xtask kernel [options]
        cargo xtask held-out FOLDER
        cargo xtask replay-error FOLDER
        cargo xtask recording-cost [--stream] [--rounds N] [--minutes N] [--write]
+       cargo xtask many-cpus [--only LOAD] [--write]
        cargo xtask rivals [--only PATTERN] [--write]
        cargo xtask docs [--check]
        cargo xtask board [--target T]
@@ -89,6 +91,10 @@ rivals counts the instructions of the engine and of each rival in the benchmarks
 the engine's by its parts. --only counts the patterns that begin so. Without valgrind it says so and passes. --write writes
 docs/results/rivals.jsonl and docs/rivals.md. It takes some minutes; other work does not change the counts.
 
+many-cpus runs the engine's loads on a simulated machine of 1, 2, 16, 64 and 256 CPUs, with the prices in docs/results/prices.jsonl,
+and says where throughput falls and why. --only simulates the loads that begin so. --write writes docs/results/many-cpus.jsonl and
+docs/many-cpus.md. It takes some minutes; other work does not change the figures.
+
 docs fills the marked regions of README and docs from these files; with --check it changes nothing, and fails where a
 page says something else.
 
@@ -121,6 +127,7 @@ enum Asked {
     ReplayError(String),
     Cost(recording_cost::AskedCost),
     Rivals(rivals::AskedRivals),
+    ManyCpus(many_cpus::AskedManyCpus),
     Docs {
         is_check: bool,
     },
@@ -174,6 +181,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
         }
         recording_cost::NAME => recording_cost::AskedCost::parse(words).map(Asked::Cost),
         rivals::NAME => rivals::AskedRivals::parse(words).map(Asked::Rivals),
+        many_cpus::NAME => many_cpus::AskedManyCpus::parse(words).map(Asked::ManyCpus),
         replay_error::NAME => match (words.next(), words.next()) {
             (Some(folder), None) => Ok(Asked::ReplayError(folder)),
             _ => Err("replay-error: expected one folder with recordings".to_owned()),
@@ -274,6 +282,7 @@ fn run(asked: &Asked) -> Result<(), String> {
         } => measure::run(names, *is_as_built, *is_quick),
         Asked::Cost(asked) => recording_cost::run(asked),
         Asked::Rivals(asked) => rivals::run(asked),
+        Asked::ManyCpus(asked) => many_cpus::run(asked),
         Asked::ReplayError(folder) => replay_error::take(folder.as_ref()),
         Asked::HeldOut(folder) => heldout::take(folder.as_ref()),
         Asked::Docs { is_check } => pages::run(*is_check),

@@ -13,6 +13,7 @@ use super::query::{MARK, ResultFiles, TRIAL};
 use super::{ab, document, notebook, recordings};
 use crate::heldout;
 use crate::kernels::{fallback, ostd};
+use crate::many_cpus;
 use crate::recording_cost;
 use crate::replay_error;
 use crate::results::ResultFile;
@@ -120,6 +121,16 @@ pub(crate) fn table(name: &str, files: &mut ResultFiles, lacking: &mut Vec<Strin
         let made = rivals::table(name, files);
         return match (made, files.file(rivals::NAME)) {
             (Ok(table), Ok(file)) => table + &source(rivals::NAME, file),
+            (Err(error), _) | (_, Err(error)) => {
+                lacking.push(error);
+                String::new()
+            }
+        };
+    }
+    if many_cpus::TABLES.contains(&name) {
+        let made = many_cpus::table(name, files);
+        return match (made, files.file(many_cpus::NAME)) {
+            (Ok(table), Ok(file)) => table + &source(many_cpus::NAME, file),
             (Err(error), _) | (_, Err(error)) => {
                 lacking.push(error);
                 String::new()

@@ -64,12 +64,17 @@ const GROUPS: &[(&str, &str)] = &[
 /// The files of the functions that are inlined at a place, innermost first.
 type InlineChain = Vec<String>;
 
+/// The group of a file of the engine, by its path below `src`.
+pub(crate) fn group_of(path: &str) -> &'static str {
+    let mut groups = GROUPS.iter();
+    let found = groups.find(|(begin, _)| path.starts_with(begin));
+    found.map_or("other", |(_, group)| group)
+}
+
 /// The group of a file.
 fn of_file(file: &str) -> Option<&'static str> {
     if let Some((_, path)) = file.split_once(ENGINE) {
-        let mut groups = GROUPS.iter();
-        let found = groups.find(|(begin, _)| path.starts_with(begin));
-        return Some(found.map_or("other", |(_, group)| group));
+        return Some(group_of(path));
     }
     file.contains(HOST).then_some("host")
 }

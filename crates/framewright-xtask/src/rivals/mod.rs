@@ -32,6 +32,7 @@ use crate::pages;
 use crate::results::{ResultFile, ResultRow, RowSource, RunRecord};
 use crate::vmalloc_test::target;
 use groups::CodeGroups;
+pub(crate) use groups::group_of;
 use profile::{CallgrindPart, EventCount};
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -73,6 +73,7 @@ impl<'m> Halves<'m> {
     /// If `index` is not below their number.
     #[inline]
     #[must_use]
+    #[cfg_attr(lines, track_caller)]
     pub(crate) fn load(self, index: usize, order: Ordering) -> u16 {
         self.halves[index].load(order)
     }
@@ -89,6 +90,7 @@ impl<'m> Halves<'m> {
     /// # Panics
     /// If `index` is not below their number.
     #[inline]
+    #[cfg_attr(lines, track_caller)]
     pub(crate) fn store(self, index: usize, value: u16, order: Ordering) {
         self.halves[index].store(value, order);
     }
@@ -98,6 +100,7 @@ impl<'m> Halves<'m> {
     /// # Panics
     /// If they are not all below their number.
     #[inline]
+    #[cfg_attr(lines, track_caller)]
     pub(crate) fn fill(self, start: usize, len: usize, value: u16, order: Ordering) {
         // In eights, of which the compiler takes two at a time.
         let (eights, last) = self.halves[start..start + len].as_chunks::<8>();
@@ -119,6 +122,7 @@ impl<'m> Halves<'m> {
     /// # Panics
     /// If `index` is not below their number.
     #[inline]
+    #[cfg_attr(lines, track_caller)]
     pub(crate) fn compare_exchange(
         self,
         index: usize,
@@ -136,12 +140,14 @@ impl Half<'_> {
     /// Its value.
     #[inline(always)]
     #[must_use]
+    #[cfg_attr(lines, track_caller)]
     pub(crate) fn load(self, order: Ordering) -> u16 {
         self.half.load(order)
     }
 
     /// Sets it.
     #[inline(always)]
+    #[cfg_attr(lines, track_caller)]
     pub(crate) fn store(self, value: u16, order: Ordering) {
         self.half.store(value, order);
     }

@@ -15,11 +15,13 @@ impl CounterWord {
 
     /// Adds to it; wraps.
     #[inline(always)]
+    #[cfg_attr(lines, track_caller)]
     pub(crate) fn add(&self, by: u64) {
         self.0.store(self.read().wrapping_add(by), Relaxed);
     }
 
     #[inline(always)]
+    #[cfg_attr(lines, track_caller)]
     pub(crate) fn read(&self) -> u64 {
         self.0.load(Relaxed)
     }

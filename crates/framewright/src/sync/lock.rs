@@ -24,12 +24,14 @@ impl<'m> Lock<'m> {
     ///
     /// Time: one compare-and-swap when uncontended.
     #[inline]
+    #[cfg_attr(lines, track_caller)]
     pub(crate) fn lock(self, relax: impl Fn(u32)) -> LockGuard<'m> {
         self.lock_and_tell(relax).0
     }
 
     /// The same; also returns whether it was found taken.
     #[inline]
+    #[cfg_attr(lines, track_caller)]
     pub(crate) fn lock_and_tell(self, relax: impl Fn(u32)) -> (LockGuard<'m>, bool) {
         if let Some(guard) = self.try_lock() {
             return (guard, false);
@@ -37,6 +39,7 @@ impl<'m> Lock<'m> {
         (self.wait(relax), true)
     }
 
+    #[cfg_attr(lines, track_caller)]
     fn wait(self, relax: impl Fn(u32)) -> LockGuard<'m> {
         let mut attempt = 0u32;
         loop {
@@ -54,6 +57,7 @@ impl<'m> Lock<'m> {
     /// Locks if it is free.
     #[inline]
     #[must_use]
+    #[cfg_attr(lines, track_caller)]
     pub(crate) fn try_lock(self) -> Option<LockGuard<'m>> {
         // Acquire pairs with the Release in `LockGuard::drop`.
         self.word
