@@ -10,7 +10,7 @@
 //!
 //! - *line*: two threads take turns in writing one word, and each waits for the other's write. In such a turn the one reads
 //!   what the other has written, and takes the line from it to write: two transfers.
-//! - *interrupt*: membarrier(2) while another thread of the process runs, to its caller. Rounds count in which that thread ran
+//! - *interrupt*: membarrier(2) while another thread of the process runs, to its caller. PriceRounds count in which that thread ran
 //!   throughout.
 //! - *answer*: what the other thread loses for each of these calls.
 //! - *pair*: a block of order 0 comes and goes, on one thread.
@@ -42,7 +42,7 @@ const LOOK: u64 = 10;
 const TRIES: usize = 20;
 
 /// How often each figure is taken, and how long one takes.
-struct Rounds {
+struct PriceRounds {
     count: usize,
     turns: u64,
     calls: u64,
@@ -73,7 +73,7 @@ fn on_two<T: Send>(work: impl FnOnce() -> T + Send, beside: impl FnOnce() + Send
 }
 
 /// Nanoseconds for a transfer.
-fn line_ns(rounds: &Rounds) -> Vec<f64> {
+fn line_ns(rounds: &PriceRounds) -> Vec<f64> {
     let word = OwnLine(AtomicU64::new(0));
     let all = rounds.turns * rounds.count as u64;
     let other = || {
@@ -96,7 +96,7 @@ fn line_ns(rounds: &Rounds) -> Vec<f64> {
 }
 
 /// Nanoseconds of a barrier for the thread that calls it, and for another one that runs.
-fn barrier_ns(rounds: &Rounds, barrier: Membarrier) -> (Vec<f64>, Vec<f64>) {
+fn barrier_ns(rounds: &PriceRounds, barrier: Membarrier) -> (Vec<f64>, Vec<f64>) {
     let count = OwnLine(AtomicU64::new(0));
     let is_over = AtomicBool::new(false);
     let other = || {
@@ -148,7 +148,7 @@ fn barrier_ns(rounds: &Rounds, barrier: Membarrier) -> (Vec<f64>, Vec<f64>) {
 }
 
 /// Nanoseconds of a block that comes and goes.
-fn pair_ns(rounds: &Rounds) -> Vec<f64> {
+fn pair_ns(rounds: &PriceRounds) -> Vec<f64> {
     let options = Options::new(ZoneLayout::new(Frame(0), 16_384).with_cpus(2));
     let host = Host::new(&options).expect("membarrier, which was registered");
     let mut seat = host.seat().expect("a seat for the one thread");
@@ -191,7 +191,7 @@ fn main() {
     } else {
         400
     };
-    let rounds = Rounds {
+    let rounds = PriceRounds {
         count,
         turns: 5_000,
         calls: 200,
