@@ -126,62 +126,52 @@ const WORK: &[(&str, &[FigureName])] = &[
     ),
 ];
 
-/// Loads that benchmarks run on one and on two threads: their file, variant, cases on one and on two, and times.
-const CHECKS: &[(&str, &str, &str, [&str; 2], &[&str])] = &[
+/// A load that a benchmark runs on one and on two threads: its name, the file, the variant, the case without the number of
+/// threads, and the times of an operation.
+type CheckedLoad = [&'static str; 4];
+
+/// All of them, with their times.
+const CHECKS: &[(CheckedLoad, &[&str])] = &[
     (
-        "pair, order 0, warm",
-        "frames",
-        "framewright",
-        ["hot pair/0/1", "hot pair/0/2"],
+        ["pair, order 0, warm", "frames", "framewright", "hot pair/0"],
         &["alloc_ns"],
     ),
     (
-        "pair, order 3, warm",
-        "frames",
-        "framewright",
-        ["hot pair/3/1", "hot pair/3/2"],
+        ["pair, order 3, warm", "frames", "framewright", "hot pair/3"],
         &["alloc_ns"],
     ),
     (
-        "bulk, order 0",
-        "frames",
-        "framewright",
-        ["bulk/0/1", "bulk/0/2"],
+        ["bulk, order 0", "frames", "framewright", "bulk/0"],
         &["alloc_ns", "free_ns"],
     ),
     (
-        "bulk, order 3",
-        "frames",
-        "framewright",
-        ["bulk/3/1", "bulk/3/2"],
+        ["bulk, order 3", "frames", "framewright", "bulk/3"],
         &["alloc_ns", "free_ns"],
     ),
     (
-        "bulk, order 9",
-        "frames",
-        "framewright",
-        ["bulk/9/1", "bulk/9/2"],
+        ["bulk, order 9", "frames", "framewright", "bulk/9"],
         &["alloc_ns", "free_ns"],
     ),
     (
-        "kmalloc 64, pair",
-        "objects",
-        "seat",
-        ["kmalloc pair/64/1", "kmalloc pair/64/2"],
+        ["kmalloc 64, pair", "objects", "seat", "kmalloc pair/64"],
         &["pair_ns"],
     ),
     (
-        "kmalloc 64, 1000 live",
-        "objects",
-        "seat",
-        ["kmalloc 1000/64/1", "kmalloc 1000/64/2"],
+        [
+            "kmalloc 64, 1000 live",
+            "objects",
+            "seat",
+            "kmalloc 1000/64",
+        ],
         &["pair_ns"],
     ),
     (
-        "kmalloc 4096, 1000 live",
-        "objects",
-        "seat",
-        ["kmalloc 1000/4096/1", "kmalloc 1000/4096/2"],
+        [
+            "kmalloc 4096, 1000 live",
+            "objects",
+            "seat",
+            "kmalloc 1000/4096",
+        ],
         &["pair_ns"],
     ),
 ];
@@ -484,11 +474,12 @@ fn check_table(files: &mut ResultFiles) -> Result<String, String> {
     let mut out = "| load | measured, 1 thread, ns | 2 threads, ns | kept, measured | kept, simulated | error, points |\n\
                    |---|---|---|---|---|---|\n"
         .to_owned();
-    for (load, file, variant, cases, metrics) in CHECKS {
+    for ([load, file, variant, case], metrics) in CHECKS {
         let mut times = [0.0; 2];
-        for (time, case) in times.iter_mut().zip(cases) {
+        for (time, threads) in times.iter_mut().zip(1..) {
+            let case = format!("{case}/{threads}");
             for metric in *metrics {
-                *time += found(files, file, [case, variant, metric])?.median;
+                *time += found(files, file, [&case, variant, metric])?.median;
             }
         }
         let kept = 100.0 * times[0] / times[1];
@@ -586,7 +577,7 @@ mod tests {
         let mut files = ResultFiles::default();
         let file = files.file(NAME).unwrap().clone();
         let names = WORK.iter().map(|(load, _)| *load);
-        for load in names.chain(CHECKS.iter().map(|check| check.0)) {
+        for load in names.chain(CHECKS.iter().map(|([load, ..], _)| *load)) {
             assert!(value(&file, load, "256", "throughput").is_some(), "{load}");
         }
         check_table(&mut files).unwrap();

@@ -1,6 +1,6 @@
 //! What each CPU does, again and again.
 
-use crate::machine::{Work, ended, wait};
+use crate::machine::{CpuWork, ended, wait};
 use crate::platform::ManyCpusPlatform;
 use framewright::engine::{Cpu, Engine, EngineLayout};
 use framewright::kv::{KvLayout, KvRequest};
@@ -17,7 +17,7 @@ pub(crate) const FRAMES: u64 = 32_768;
 const PAGES: u64 = 1 << 18;
 
 /// Frames that a bulk load holds at its highest.
-const BULK: usize = 1024;
+const BULK: usize = 512;
 
 /// Objects that another CPU has not freed yet, at most.
 const POSTED: usize = 64;
@@ -46,7 +46,7 @@ enum LoadKind {
     AreaOfAny,
     /// Four of the caller's frames are mapped.
     MapRam,
-    /// 1,000 areas of one page, then all that the CPU keeps goes back.
+    /// 250 areas of one page, then all that the CPU keeps goes back.
     Drain,
     /// Half of all frames are free, no two side by side: 64 come and go, then a block of order 3 is refused.
     Refused,
@@ -54,7 +54,7 @@ enum LoadKind {
 
 /// A load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Load {
+pub(crate) struct CpuLoad {
     pub(crate) name: &'static str,
     kind: LoadKind,
     is_strict: bool,
@@ -66,8 +66,8 @@ pub(crate) struct Load {
     pub(crate) counted: u64,
 }
 
-const fn load(name: &'static str, kind: LoadKind) -> Load {
-    Load {
+const fn load(name: &'static str, kind: LoadKind) -> CpuLoad {
+    CpuLoad {
         name,
         kind,
         is_strict: false,
@@ -78,7 +78,7 @@ const fn load(name: &'static str, kind: LoadKind) -> Load {
 }
 
 /// All of them, in the order of the report.
-pub(crate) const LOADS: [Load; 17] = [
+pub(crate) const LOADS: [CpuLoad; 17] = [
     load("pair, order 0, warm", LoadKind::Pair(0)),
     load("pair, order 3, warm", LoadKind::Pair(3)),
     load("kmalloc 64, pair", LoadKind::Object(64, 1)),
@@ -87,42 +87,48 @@ pub(crate) const LOADS: [Load; 17] = [
     bulk("bulk, order 0", 0),
     bulk("bulk, order 3", 3),
     bulk("bulk, order 9", 9),
-    Load {
+    CpuLoad {
         cycle: 1000,
         counted: 1000,
         ..load("kmalloc 64, 1000 live", LoadKind::Object(64, 1000))
     },
-    Load {
+    CpuLoad {
         cycle: 1000,
         counted: 1000,
         ..load("kmalloc 4096, 1000 live", LoadKind::Object(4096, 1000))
     },
     load("handed over, order 0", LoadKind::Handed(0)),
     load("kmalloc 64, handed over", LoadKind::ObjectHanded(64)),
-    load("vmalloc 1 to 100 pages, kept", LoadKind::AreaOfAny),
-    Load {
+    CpuLoad {
+        cycle: 24,
+        counted: 32,
+        ..load("vmalloc 1 to 100 pages, kept", LoadKind::AreaOfAny)
+    },
+    CpuLoad {
         is_strict: true,
+        cycle: 64,
+        counted: 128,
         ..load("vmalloc 1 page, strict", LoadKind::Area)
     },
-    Load {
-        cycle: 1000,
-        counted: 1000,
-        ..load("vmalloc 1 page, drained each 1000", LoadKind::Drain)
+    CpuLoad {
+        cycle: 250,
+        counted: 250,
+        ..load("vmalloc 1 page, drained each 250", LoadKind::Drain)
     },
-    Load {
+    CpuLoad {
         is_cold: true,
         ..load("pair, order 0, from cold", LoadKind::Pair(0))
     },
-    Load {
-        cycle: 4,
-        counted: 16,
+    CpuLoad {
+        cycle: 1,
+        counted: 2,
         ..load("refused, order 3", LoadKind::Refused)
     },
 ];
 
-const fn bulk(name: &'static str, order: u8) -> Load {
+const fn bulk(name: &'static str, order: u8) -> CpuLoad {
     let cycle = (BULK >> order) as u64;
-    Load {
+    CpuLoad {
         cycle,
         counted: if cycle < 512 { 512 } else { cycle },
         ..load(name, LoadKind::Bulk(order))
@@ -130,7 +136,7 @@ const fn bulk(name: &'static str, order: u8) -> Load {
 }
 
 /// How the machine of a load is laid out.
-pub(crate) fn layout(load: Load, cpus: u16) -> EngineLayout<KvLayout> {
+pub(crate) fn layout(load: CpuLoad, cpus: u16) -> EngineLayout<KvLayout> {
     let ranges = RangeConfig::for_cpus(cpus);
     let ranges = if load.is_strict {
         ranges
@@ -148,7 +154,7 @@ pub(crate) fn layout(load: Load, cpus: u16) -> EngineLayout<KvLayout> {
 type Posted = Arc<[Mutex<VecDeque<u64>>]>;
 
 /// What each CPU does: step after step, until the window ends.
-pub(crate) fn works<'e>(load: Load, engine: &'e LoadEngine<'e>, cpus: u16) -> Vec<Work<'e>> {
+pub(crate) fn works<'e>(load: CpuLoad, engine: &'e LoadEngine<'e>, cpus: u16) -> Vec<CpuWork<'e>> {
     if load.kind == LoadKind::Refused {
         take_every_second(engine);
     }
@@ -165,7 +171,7 @@ pub(crate) fn works<'e>(load: Load, engine: &'e LoadEngine<'e>, cpus: u16) -> Ve
             );
             while ended(step()) {}
         };
-        Box::new(work) as Work<'e>
+        Box::new(work) as CpuWork<'e>
     };
     (0..cpus).map(work).collect()
 }
@@ -288,7 +294,7 @@ fn step_of<'e>(kind: LoadKind, mut cpu: LoadCpu<'e, 'e>, nth: usize, posted: &Po
             Box::new(move || {
                 area(&mut cpu, 1);
                 areas += 1;
-                if areas == 1000 {
+                if areas == 250 {
                     areas = 0;
                     cpu.ranges().drain();
                 }

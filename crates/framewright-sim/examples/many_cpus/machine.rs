@@ -20,7 +20,7 @@
 //!
 //! # Lines
 //! ```text
-//!   nobody has it ── first access, free ──▶ CPUs that have it: one that wrote, or some that read
+//!   no CPU has it ── first access, free ──▶ CPUs that have it: one that wrote, or some that read
 //!        read by one that lacks it: the price, it has it too      write by one that has it not alone: the price, it alone has it
 //! ```
 
@@ -88,7 +88,7 @@ impl Loss {
 
 /// What all CPUs together did in the window that counts; times in picoseconds.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Spent {
+pub(crate) struct SpentTime {
     /// How long the window was.
     pub(crate) window: u64,
     pub(crate) operations: u64,
@@ -107,7 +107,7 @@ pub(crate) struct Lost {
     pub(crate) ps: u64,
 }
 
-impl Spent {
+impl SpentTime {
     /// For this reason in all files.
     pub(crate) fn of(&self, loss: Loss) -> Lost {
         let of = self.lost.iter().filter(|((why, _), _)| *why == loss);
@@ -182,7 +182,7 @@ pub(crate) struct ManyCpus {
     cold: usize,
     /// The time that counts.
     window: (u64, u64),
-    spent: Spent,
+    spent: SpentTime,
 }
 
 /// How long a machine runs, in operations.
@@ -271,7 +271,7 @@ impl ManyCpus {
             plan,
             cold,
             window: (from, u64::MAX),
-            spent: Spent::default(),
+            spent: SpentTime::default(),
         }
     }
 
@@ -298,7 +298,7 @@ impl ManyCpus {
     }
 
     /// What came of it.
-    fn end(mut self) -> Spent {
+    fn end(mut self) -> SpentTime {
         self.spent.slowest = self.cpus.iter().map(|cpu| cpu.counted).min().unwrap_or(0);
         for (file, of) in self.lost.iter().enumerate() {
             let name = self.files.name(file as FileId);
@@ -537,19 +537,19 @@ pub(crate) fn ended(operations: u64) -> bool {
 }
 
 /// What a CPU does.
-pub(crate) type Work<'a> = Box<dyn FnOnce() + Send + 'a>;
+pub(crate) type CpuWork<'a> = Box<dyn FnOnce() + Send + 'a>;
 
 /// The words of a stack: the engine needs some kilobytes, and a panic more.
 const STACK_WORDS: usize = 0x1_0000;
 
 /// Runs the CPUs, each with its work, on that machine until all works have ended. The engine's atomics must be
 /// those that tell.
-pub(crate) fn run<'a>(machine: ManyCpus, works: Vec<Work<'a>>) -> Spent {
+pub(crate) fn run<'a>(machine: ManyCpus, works: Vec<CpuWork<'a>>) -> SpentTime {
     assert_eq!(works.len(), machine.cpus.len());
     let old = MACHINE.replace(Some(machine));
     assert!(old.is_none(), "one machine runs at a time");
     framewright_lines::watch(Some(told));
-    let coroutine = |work: Work<'a>| generator::Gn::<()>::new_opt(STACK_WORDS, work);
+    let coroutine = |work: CpuWork<'a>| generator::Gn::<()>::new_opt(STACK_WORDS, work);
     let mut coroutines: Vec<_> = works.into_iter().map(coroutine).collect();
     while let Some(Reverse((clock, cpu))) = with(|machine| machine.queue.pop()) {
         let is_late = with(|machine| {

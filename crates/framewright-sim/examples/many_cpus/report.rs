@@ -1,8 +1,8 @@
 //! All loads on all numbers of CPUs, as rows for a result file.
 
 use crate::Prices;
-use crate::loads::{LOADS, Load, layout, works};
-use crate::machine::{Loss, Lost, ManyCpus, Plan, Spent, run as run_machine};
+use crate::loads::{CpuLoad, LOADS, layout, works};
+use crate::machine::{Loss, Lost, ManyCpus, Plan, SpentTime, run as run_machine};
 use crate::platform::ManyCpusPlatform;
 use framewright::engine::Engine;
 use framewright::{Frame, Run};
@@ -65,7 +65,13 @@ impl Given {
 }
 
 /// One load on that many CPUs.
-pub(crate) fn simulate(load: Load, cpus: u16, prices: Prices, work_ps: u64, plan: Plan) -> Spent {
+pub(crate) fn simulate(
+    load: CpuLoad,
+    cpus: u16,
+    prices: Prices,
+    work_ps: u64,
+    plan: Plan,
+) -> SpentTime {
     let layout = layout(load, cpus);
     let words = layout.words_needed().expect("an engine can have it");
     let mut metadata = vec![0; words];
@@ -84,7 +90,7 @@ fn layout_frames(cpus: u16) -> u64 {
     u64::from(cpus) * crate::loads::FRAMES
 }
 
-fn plan(load: Load, spread: u64) -> Plan {
+fn plan(load: CpuLoad, spread: u64) -> Plan {
     Plan {
         // A step is half an operation where it only allocates.
         warm: if load.is_cold { 0 } else { 3 * load.cycle },
@@ -94,12 +100,12 @@ fn plan(load: Load, spread: u64) -> Plan {
 }
 
 /// What one CPU does: accesses for an operation.
-fn accesses(load: Load, prices: Prices) -> f64 {
+fn accesses(load: CpuLoad, prices: Prices) -> f64 {
     let spent = simulate(load, 1, prices, ANY_PS, plan(load, 0));
     spent.accesses as f64 / spent.operations as f64
 }
 
-fn row(out: &mut String, load: Load, cpus: u16, metric: &str, unit: &str, value: f64) {
+fn row(out: &mut String, load: CpuLoad, cpus: u16, metric: &str, unit: &str, value: f64) {
     let value = (value * 1000.0).round() / 1000.0;
     let name = load.name;
     let _ = writeln!(
@@ -110,7 +116,7 @@ fn row(out: &mut String, load: Load, cpus: u16, metric: &str, unit: &str, value:
 }
 
 /// The rows of one load.
-fn rows(load: Load, prices: Prices, instructions: f64, work_ps: u64) -> String {
+fn rows(load: CpuLoad, prices: Prices, instructions: f64, work_ps: u64) -> String {
     let mut out = String::new();
     let pace = (instructions * prices.instruction_ps as f64) as u64;
     let mut alone = 0.0;

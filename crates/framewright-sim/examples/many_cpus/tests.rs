@@ -2,7 +2,7 @@
 
 use crate::Prices;
 use crate::loads::LOADS;
-use crate::machine::{Loss, ManyCpus, Plan, Spent, Work, ended, interrupt, run, wait};
+use crate::machine::{CpuWork, Loss, ManyCpus, Plan, SpentTime, ended, interrupt, run, wait};
 use crate::report::simulate;
 use framewright_lines::{AtomicU64, Ordering::Relaxed};
 
@@ -37,7 +37,7 @@ fn line(words: &[AtomicU64], nth: usize) -> &AtomicU64 {
     &words[first.unwrap() + 8 * nth]
 }
 
-fn on<'w>(words: &'w [AtomicU64], works: Vec<Work<'w>>) -> Spent {
+fn on<'w>(words: &'w [AtomicU64], works: Vec<CpuWork<'w>>) -> SpentTime {
     let extent = (words.as_ptr().addr(), size_of_val(words));
     run(
         ManyCpus::new(works.len(), PRICES, WORK_PS, extent, PLAN),
@@ -46,7 +46,7 @@ fn on<'w>(words: &'w [AtomicU64], works: Vec<Work<'w>>) -> Spent {
 }
 
 /// Two CPUs, each of which adds to a word a hundred times.
-fn adders(words: &[AtomicU64], lines: [usize; 2]) -> Spent {
+fn adders(words: &[AtomicU64], lines: [usize; 2]) -> SpentTime {
     let add = |nth: usize| {
         let word = line(words, lines[nth]);
         let work = move || {
@@ -55,7 +55,7 @@ fn adders(words: &[AtomicU64], lines: [usize; 2]) -> Spent {
                 ended(1);
             }
         };
-        Box::new(work) as Work<'_>
+        Box::new(work) as CpuWork<'_>
     };
     on(words, vec![add(0), add(1)])
 }
@@ -85,7 +85,7 @@ fn a_line_that_both_only_read_costs_each_once_at_most() {
             (0..100).for_each(|_| {
                 let _ = word.load(Relaxed);
             })
-        }) as Work<'_>
+        }) as CpuWork<'_>
     };
     let spent = on(&memory, vec![read(), read()]);
     assert_eq!(spent.of(Loss::Line).times, 1);
@@ -133,7 +133,7 @@ fn a_held_lock_makes_the_second_cpu_wait_until_its_end() {
 fn an_interrupt_reaches_every_other_cpu_and_costs_its_sender_each_answer() {
     let memory = words(4);
     let sender = || interrupt(Loss::Barrier);
-    let mut works: Vec<Work<'_>> = vec![Box::new(sender)];
+    let mut works: Vec<CpuWork<'_>> = vec![Box::new(sender)];
     for nth in 1..4 {
         let word = line(&memory, nth);
         works.push(Box::new(move || {
@@ -149,7 +149,7 @@ fn an_interrupt_reaches_every_other_cpu_and_costs_its_sender_each_answer() {
 }
 
 /// A load that has refills, waits and stops.
-fn some_load() -> Spent {
+fn some_load() -> SpentTime {
     let load = LOADS
         .into_iter()
         .find(|load| load.name == "refused, order 3");
