@@ -5,6 +5,7 @@ use framewright::{Frame, Run};
 
 /// A range of physical addresses.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "replay", repr(C))]
 pub struct MemoryRange {
     pub start: u64,
     pub bytes: u64,
@@ -33,6 +34,11 @@ pub fn memory() -> &'static [MemoryRange] {
         .get()
         .map_or(&[], |(ranges, count)| &ranges[..*count])
 }
+
+/// Where the file lies that the loader put beside the kernel (QEMU's `-initrd`), which no range of memory has. Only the kernel
+/// that replays looks for one, because each line that others have besides moves what the compiler inlines, and their figures.
+#[cfg(feature = "replay")]
+pub static MODULE: SetOnce<MemoryRange> = SetOnce::new();
 
 /// The first frame that the boot's page tables do not map: at 4 GiB.
 pub const BOOT_MAP_END: Frame = Frame(1 << 20);

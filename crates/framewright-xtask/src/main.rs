@@ -17,6 +17,7 @@ mod rivals;
 mod vmalloc_test;
 
 use kernels::boot::{self, Accelerator, KernelArch, QemuMachine};
+use kernels::replay::{self, AskedReplay};
 use kernels::{fallback, linux, linux_build, long, ostd, suite, text};
 use std::env;
 use std::ops::RangeInclusive;
@@ -49,6 +50,9 @@ kernel builds kernel/ for a bare machine and boots it in QEMU.
   --append WORDS   more for the kernel's command line, such as 'loops=1000 strict=0 lazy=16 seed=3'
   --machine NAME   microvm, q35 or pc (default: microvm); on riscv64 virt
   --threads        a thread for each CPU, which races; without it instructions are counted
+  --replay FILE    replays a recording on real frames, and in the laboratory: both must say the same. With it the options
+                   of framewright replay: --policy NAME of the engine's, --start imposed|fresh, --squeeze SIZE;
+                   --ops N replays the first N operations
   --suite          every test; figures are compared with docs/results/kernel.jsonl (riscv64:
                    kernel-riscv64.jsonl), 15 % either way
   --long           ten million operations with every byte checked, on 1, 2 and 4 CPUs, counted and with threads
@@ -143,6 +147,7 @@ struct AskedBoot {
     is_suite: bool,
     is_long: bool,
     is_written: bool,
+    replay: Option<AskedReplay>,
 }
 
 /// The number behind a word of the command line.
@@ -218,7 +223,9 @@ fn parse_kernel(words: impl Iterator<Item = String>) -> Result<AskedBoot, String
         is_suite: false,
         is_long: false,
         is_written: false,
+        replay: None,
     };
+    let mut of_replay = Vec::new();
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word}: a value is missing"));
         match word.as_str() {
@@ -234,6 +241,15 @@ fn parse_kernel(words: impl Iterator<Item = String>) -> Result<AskedBoot, String
             "--suite" => asked.is_suite = true,
             "--long" => asked.is_long = true,
             "--write" => asked.is_written = true,
+            "--replay" => {
+                asked.replay = Some(AskedReplay {
+                    file: value()?.into(),
+                    options: Vec::new(),
+                });
+            }
+            option if AskedReplay::OPTIONS.contains(&option) => {
+                of_replay.extend([word.clone(), value()?]);
+            }
             _ => return Err(format!("there is no option `{word}`")),
         }
     }
@@ -243,6 +259,18 @@ fn parse_kernel(words: impl Iterator<Item = String>) -> Result<AskedBoot, String
         let says =
             "--long is a test of its own: it goes without --suite, --write, --test and --cpus";
         return Err(says.to_owned());
+    }
+    match &mut asked.replay {
+        Some(_) if is_other || asked.is_long => {
+            let says = "--replay is a test of its own: it goes without --suite, --long, --write, --test and --cpus";
+            return Err(says.to_owned());
+        }
+        Some(replay) => replay.options = of_replay,
+        None => {
+            if let Some(option) = of_replay.first() {
+                return Err(format!("{option} goes with --replay"));
+            }
+        }
     }
     Ok(asked)
 }
@@ -300,9 +328,19 @@ fn run_kernel(asked: &AskedBoot) -> Result<(), String> {
         KernelArch::X86_64 if asked.is_suite => text::measure(arch, asked.is_written)?,
         KernelArch::X86_64 | KernelArch::Riscv64 => Vec::new(),
     };
+    if let Some(replay) = &asked.replay {
+        let end = replay::replay(&asked.machine, replay)?;
+        println!(
+            "{}\nevery line of the replay as in the laboratory",
+            end.said
+        );
+        return Ok(());
+    }
+    // As above.
+    let replayed = asked.is_suite.then(|| replay::count(arch)).transpose()?;
     let kernel = boot::build(arch)?;
-    if asked.is_suite {
-        return suite::run(arch, &kernel, &qemu, text, asked.is_written);
+    if let Some(replayed) = replayed {
+        return suite::run(arch, &kernel, &qemu, text, replayed, asked.is_written);
     }
     if asked.is_long {
         return long::run(arch, &kernel);
@@ -415,6 +453,26 @@ mod tests {
                 "{other}"
             );
         }
+    }
+
+    #[test]
+    fn a_replay_hands_its_options_on_and_goes_alone() {
+        let asked = parsed("kernel --replay a.pft --arch riscv64 --squeeze 5MiB --ops 9");
+        let asked = asked.unwrap_or_else(|error| panic!("{error}"));
+        let options = ["--squeeze", "5MiB", "--ops", "9"].map(str::to_owned);
+        let replay = AskedReplay {
+            file: "a.pft".into(),
+            options: options.into(),
+        };
+        assert_eq!(asked.replay, Some(replay));
+        assert_eq!(asked.machine.arch, KernelArch::Riscv64);
+        let refused = |words: &str| parsed(words).err().unwrap_or_default();
+        for other in ["--suite", "--long", "--write", "--test smp", "--cpus 2"] {
+            let refused = refused(&format!("kernel --replay a.pft {other}"));
+            assert!(refused.contains("a test of its own"), "{other}");
+        }
+        assert!(refused("kernel --squeeze 7").contains("--squeeze goes with --replay"));
+        assert!(refused("kernel --replay").contains("a value is missing"));
     }
 
     #[test]

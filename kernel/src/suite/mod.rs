@@ -10,6 +10,8 @@ mod locks;
 mod machine;
 mod objects;
 mod pressure;
+#[cfg(feature = "replay")]
+mod replay;
 mod stress;
 
 use crate::arch::cpu::instructions::time_stamp;
@@ -67,6 +69,8 @@ pub fn run(test: &str) {
         "full" => machine::full(),
         "ready_64g" | "ready_64g_zeroed" => machine::ready(test),
         "depth" => depth::run(),
+        #[cfg(feature = "replay")]
+        "replay" => replay::run(),
         _ => panic!("there is no test `{test}`"),
     }
 }

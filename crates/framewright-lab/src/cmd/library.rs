@@ -8,8 +8,8 @@ use crate::measure::MAX_ORDER;
 use crate::printable;
 use crate::replay::reclaim::reclaims;
 use crate::replay::{
-    ReclaimOptions, ReplayJob, ReplayOptions, ReplayPolicy, Start, TraceMemory, least_free,
-    replay_all_until,
+    FlatSettings, ReclaimOptions, ReplayJob, ReplayOptions, ReplayPolicy, Start, TraceMemory,
+    flat_replay, least_free, replay_all_until, replayed_lines,
 };
 use crate::report::{ReportCase, ReportColumn};
 use crate::size::{SqueezeSize, shown_frames};
@@ -235,6 +235,35 @@ impl LoadedRecording {
             }
         };
         Ok(size.frames(least))
+    }
+
+    /// What a kernel is handed to replay the recording's first `ops` operations on frames of its own, all of them with `None`:
+    /// the stream, and the lines that its replay comes to here.
+    ///
+    /// # Errors
+    /// [`CallError::Input`].
+    pub fn for_kernel(
+        mut self,
+        ops: Option<usize>,
+        settings: FlatSettings,
+    ) -> Result<(Vec<u64>, String), CallError> {
+        if let Some(ops) = ops {
+            self.loaded.trace.ops.truncate(ops);
+        }
+        let files = &self.files;
+        let at = |cause: &dyn fmt::Display| {
+            let shown = format!("{}: {cause}", self.loaded.path);
+            fault(CommandError::Input(shown), files)
+        };
+        let options = ReplayOptions {
+            squeeze: settings.squeeze,
+            ..ReplayOptions::new(settings.start)
+        };
+        let memory = memory_of(&self.loaded, options, WatermarksArg::Off, self.limit);
+        let memory = memory.map_err(|e| fault(e, files))?;
+        let stream = flat_replay(&memory, settings).map_err(|e| at(&e))?;
+        let lines = replayed_lines(&memory, settings).map_err(|e| at(&e))?;
+        Ok((stream, lines))
     }
 
     /// How many replays at once the limit of memory has room for.

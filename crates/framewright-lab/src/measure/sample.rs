@@ -133,6 +133,12 @@ impl Means {
         self.samples
     }
 
+    /// Contaminated blocks, mixed blocks and movable frames in these, added up over all samples.
+    #[must_use]
+    pub const fn block_sums(&self) -> [u64; 3] {
+        [self.contaminated, self.mixed, self.movable_in_mixed]
+    }
+
     /// Every mean that there is, and the number of samples.
     #[must_use]
     pub fn values(&self) -> Vec<(Metric, f64)> {

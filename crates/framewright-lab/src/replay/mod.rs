@@ -16,6 +16,7 @@
 pub mod admission;
 mod compaction;
 mod error;
+mod flat;
 mod given;
 mod interleaving;
 mod many;
@@ -35,6 +36,7 @@ pub use admission::{
     BackgroundRuns, MachineZones, RecordedStep, ZoneAllocator, ZoneLists, ZonePass,
 };
 pub use error::ReplayError;
+pub use flat::{FlatSettings, flat_replay, replayed_lines};
 pub use given::{
     CachedBlock, ListedFree, MemoryError, Start, TraceMemory, count_labels, fit_free_memory,
     labels_by_content, labels_by_state, labels_by_zone,

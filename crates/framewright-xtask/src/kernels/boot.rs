@@ -151,6 +151,8 @@ pub(crate) struct QemuMachine {
     pub(crate) accelerator: Accelerator,
     /// It may have more memory than the host: only what the kernel touches is there.
     pub(crate) is_sparse: bool,
+    /// A file that the loader puts beside the kernel.
+    pub(crate) module: Option<PathBuf>,
 }
 
 impl Default for QemuMachine {
@@ -170,6 +172,7 @@ impl QemuMachine {
             kind: arch.machine().to_owned(),
             accelerator: Accelerator::Counting,
             is_sparse: false,
+            module: None,
         }
     }
 }
@@ -237,6 +240,9 @@ impl QemuMachine {
         qemu.arg("-kernel")
             .arg(kernel)
             .args(["-append", words.trim()]);
+        if let Some(module) = &self.module {
+            qemu.arg("-initrd").arg(module);
+        }
         self.run(qemu, longest)
     }
 
@@ -256,8 +262,14 @@ impl QemuMachine {
         if self.is_sparse {
             kind += ",memory-backend=ram";
             let size = &self.memory;
-            qemu.arg("-object")
-                .arg(format!("memory-backend-ram,id=ram,size={size},reserve=off"));
+            // QEMU asks the host for pages of 2 MiB, and a recording's frames lie apart: a file in memory has 4 KiB a page.
+            let backend = match cfg!(target_os = "linux") && self.module.is_some() {
+                true => "memfd,share=on",
+                false => "ram",
+            };
+            qemu.arg("-object").arg(format!(
+                "memory-backend-{backend},id=ram,size={size},reserve=off"
+            ));
         }
         qemu.args(accelerator)
             .args(["-machine", &kind, "-smp", &cpus, "-m", &self.memory])

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   suite ── the kernel's figures and tests      linux ── the same tests of Linux      ostd ── two kernels on OSTD
-//!     │                                            │  fallback ── Linux by three rules, under a load
+//!     │  replay ── a recording, as the laboratory's    │  fallback ── Linux by three rules, under a load
 //!   figures: instructions a loop                 linux_build: Linux from Debian's source
 //!     └──────────────┬─────────────────────────────┴───────────────────────────────────────────┘
 //!                  boot: builds a kernel, boots it once, reads what it says and how it ends
@@ -17,5 +17,6 @@ pub(crate) mod linux;
 pub(crate) mod linux_build;
 pub(crate) mod long;
 pub(crate) mod ostd;
+pub(crate) mod replay;
 pub(crate) mod suite;
 pub(crate) mod text;

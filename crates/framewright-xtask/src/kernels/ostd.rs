@@ -295,6 +295,7 @@ fn boot_one(kernel: &Path, variant: &str, test: &str, cpus: u16) -> Result<Vec<R
         kind: "q35,max-ram-below-4g=256M".to_owned(),
         append: String::new(),
         is_sparse: false,
+        module: None,
         accelerator: match cpus {
             1 => Accelerator::Counting,
             _ => Accelerator::Threads,

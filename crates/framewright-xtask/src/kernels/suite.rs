@@ -121,10 +121,12 @@ pub(crate) fn run(
     kernel: &Path,
     qemu: &str,
     text: Vec<ResultRow>,
+    replayed: KernelFigure,
     is_written: bool,
 ) -> Result<(), String> {
     let start = Instant::now();
-    let figures = count(arch, kernel)?;
+    let mut figures = count(arch, kernel)?;
+    figures.push(replayed);
     for &(cpus, memory, kind, test, append) in PASSED {
         let mut machine = QemuMachine {
             cpus,

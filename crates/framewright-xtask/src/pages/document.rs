@@ -131,6 +131,13 @@ const ROWS: &[Row] = &[
     ),
     row("map_64", "the same with 64 pages", 0.0, None, None),
     row(
+        "replay",
+        "a request or a free of the recorded sample, on real frames",
+        0.0,
+        None,
+        None,
+    ),
+    row(
         "longest_random",
         "interrupts off at most: 20,000 calls of 1 to 100 pages",
         0.0,

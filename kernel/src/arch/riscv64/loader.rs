@@ -70,9 +70,24 @@ pub unsafe fn read(at: *const u8) -> Fdt<'static> {
         }
     }
     memory.reserve(at as u64, at as u64 + tree.total_size() as u64);
+    #[cfg(feature = "replay")]
+    if let Some(module) = module(&tree) {
+        memory.reserve(module.start, module.start + module.bytes);
+        boot::MODULE.set(module);
+    }
     let line = tree.chosen().bootargs().unwrap_or("");
     boot::found(line, memory.parts.into_iter().take(memory.count));
     tree
+}
+
+/// The file that the loader put beside the kernel.
+#[cfg(feature = "replay")]
+fn module(tree: &Fdt<'static>) -> Option<MemoryRange> {
+    let chosen = tree.find_node("/chosen")?;
+    let address = |name| Some(chosen.property(name)?.as_usize()? as u64);
+    let start = address("linux,initrd-start")?;
+    let bytes = address("linux,initrd-end")?.checked_sub(start)?;
+    Some(MemoryRange { start, bytes })
 }
 
 /// The firmware's numbers of all harts.

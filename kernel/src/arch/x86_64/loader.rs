@@ -56,5 +56,42 @@ pub unsafe fn read(info: u64) {
         let bytes = (range.start + range.bytes).checked_sub(start)?;
         Some(MemoryRange { start, bytes })
     });
+    #[cfg(feature = "replay")]
+    let memory = {
+        // SAFETY: as above.
+        let module = unsafe { module(info) };
+        if let Some(module) = module {
+            boot::MODULE.set(module);
+        }
+        memory.flat_map(move |range| outside(range, module))
+    };
     boot::found(line.to_str().expect("the command line is text"), memory);
+}
+
+/// The file that the loader put beside the kernel.
+///
+/// # Safety
+/// As of [`read`].
+#[cfg(feature = "replay")]
+unsafe fn module(info: u64) -> Option<MemoryRange> {
+    // SAFETY: as the caller owes; a module's first two words are its address and its length.
+    unsafe {
+        let info = &*(info as *const StartInfo);
+        let first = info.module_list as *const MemoryRange;
+        (info.modules > 0).then(|| first.read())
+    }
+}
+
+/// What of a range a module leaves: below it and above it.
+#[cfg(feature = "replay")]
+fn outside(range: MemoryRange, module: Option<MemoryRange>) -> impl Iterator<Item = MemoryRange> {
+    let end = range.start + range.bytes;
+    let (from, to) = module.map_or((end, end), |module| {
+        (module.start, module.start + module.bytes)
+    });
+    let parts = [(range.start, end.min(from)), (range.start.max(to), end)];
+    parts.into_iter().filter_map(|(start, end)| {
+        let bytes = end.checked_sub(start).filter(|bytes| *bytes > 0)?;
+        Some(MemoryRange { start, bytes })
+    })
 }

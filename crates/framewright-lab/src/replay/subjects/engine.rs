@@ -105,7 +105,7 @@ fn replayed<'z, 'm>(
 }
 
 /// The runs of frames that exist, ascending.
-fn present(end: u64, absent: &[Run]) -> Vec<Run> {
+pub(in crate::replay) fn present(end: u64, absent: &[Run]) -> Vec<Run> {
     let mut absent: Vec<Run> = absent.to_vec();
     absent.sort_by_key(|run| run.start());
     absent.extend(Run::new(Frame(end), 0));

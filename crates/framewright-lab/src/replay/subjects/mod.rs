@@ -14,6 +14,7 @@ mod subject;
 #[cfg(test)]
 mod test_subject;
 
+pub(super) use engine::present;
 #[cfg(test)]
 pub(crate) use engine::with_engine;
 pub use policy::{ReplayPolicy, UnknownPolicy};
