@@ -131,7 +131,7 @@
 //!
 //! - **V13** A deferred area is a live one in all but its header, which has no tag: it has its pages, frames and mapping, and each
 //!   count has it as live. Its header goes from live to deferred by compare-and-exchange, as in a free (V10), and from there to lazy. Each
-//!   deferred area is in the space's list once, or on its way to it, or it is the one that a seat evicts.
+//!   deferred area is once in the space's list or a seat's, or on its way to the space's, or it is the one that a seat evicts.
 //!
 //! # Locks
 //! - Rank 1: the space's stop lock: its holder may claim seats, one after another or all. A busy

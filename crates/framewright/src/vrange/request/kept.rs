@@ -165,29 +165,39 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         }
     }
 
-    /// Frees the areas whose free any CPU has [deferred](crate::vrange::Space::vfree_atomic), and those that come meanwhile: each becomes lazy, as
-    /// in a [`vfree`](Self::vfree) that keeps nothing. Returns how many it freed. Reads one shared word if there are none.
+    /// Frees the areas whose free any CPU has [deferred](crate::vrange::Space::vfree_atomic) before this begins: each becomes
+    /// lazy, as in a [`vfree`](Self::vfree) that keeps nothing. Returns how many it freed. Reads one shared word if there are
+    /// none.
     ///
-    /// It may wait as `vfree`. It goes on for as long as callers defer areas faster than it frees them. Another CPU that frees
-    /// deferred areas at the same time may have one in its hands when this returns. A poisoned space stays as it is.
+    /// It may wait as `vfree`. Another CPU that frees deferred areas at the same time may have some left when this returns. If a
+    /// wait unwinds, the seat's next call goes on with what is left. A poisoned space stays as it is.
     pub fn free_deferred(&mut self) -> u64 {
-        let mut freed = 0;
-        while self.space.has_deferred() || self.words.evicting.link().is_some() {
+        let (mut freed, mut has_gathered) = (0, false);
+        let (own, evicting) = (&self.words.deferred, &self.words.evicting);
+        while own.link().is_some()
+            || evicting.link().is_some()
+            || !has_gathered && self.space.has_deferred()
+        {
             if self.enter().is_err() {
                 break;
             }
             let held = self.held();
-            let taken = held.begin_to_evict(|held| held.space.take_deferred());
+            let taken = held.begin_to_evict(|held| {
+                if own.link().is_none() && !has_gathered {
+                    has_gathered = true;
+                    held.gather_deferred();
+                }
+                held.take_deferred()
+            });
             let is_deferred = taken.is_some_and(|at| held.header(at).is_deferred());
             self.exit();
-            let Some(at) = taken else {
-                break;
-            };
-            if self.evict(at).is_err() {
-                break;
+            if let Some(at) = taken {
+                if self.evict(at).is_err() {
+                    break;
+                }
+                freed += u64::from(is_deferred);
+                self.space.platform.interrupt_window();
             }
-            freed += u64::from(is_deferred);
-            self.space.platform.interrupt_window();
         }
         freed
     }

@@ -6,7 +6,7 @@
 //!   vfree     into this CPU's lists of kept areas, if they are not full (`keep`) and the space is not strict
 //!             else: lazy; when it is released, its frames go back to their source, or a strict space keeps it
 //!   vfree_atomic    Live ──▶ Deferred, and into the space's list, beside the depot; enters no seat
-//!   free_deferred   from there, one after another, as kept areas are evicted: Deferred ──▶ Lazy
+//!   free_deferred   all that are there, one after another, as kept areas are evicted: Deferred ──▶ Lazy
 //! ```
 //!
 //! While an area is built, its pages belong to a live area that no other CPU knows. So all calls to

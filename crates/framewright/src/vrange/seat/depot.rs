@@ -6,12 +6,12 @@
 //! lock is taken once for many operations, and never by a CPU whose own lists serve.
 //!
 //! Beside it lies the list of areas whose free is deferred (V13). Any caller adds to that list, in any context, by a
-//! compare-and-exchange of its head. A CPU takes from it under the depot's lock. So no area that was taken comes back on top
-//! while another CPU takes one, and a compare-and-exchange of the head is enough for that too. From there an area goes the way
-//! of a kept one that is evicted.
+//! compare-and-exchange of its head. A CPU that takes from it takes all, into a word of its seat, where other CPUs find them: so
+//! none compares the head with an area that has come back meanwhile. From there each area goes the way of a kept one that is
+//! evicted.
 //!
 //! # Locks
-//! The depot's lock, rank 2: held for the moves of one batch, or for one deferred area. Nothing is called under it.
+//! The depot's lock, rank 2: held for the moves of one batch. Nothing is called under it.
 //!
 //! # Sources
 //! Magazines and their depot: Bonwick and Adams, "Magazines and vmem", USENIX ATC 2001.
@@ -96,28 +96,6 @@ impl<'m, P: RangePlatform> Space<'m, P> {
         work(depot)
     }
 
-    /// Takes a deferred area off the list, so that it becomes lazy. The caller is in a busy seat, or has stopped all CPUs.
-    pub(in super::super) fn take_deferred(&self) -> Option<u32> {
-        if !self.has_deferred() {
-            return None;
-        }
-        let list = &self.words.depot.deferred;
-        self.with_depot(|_| {
-            let mut first = list.load(Acquire);
-            loop {
-                let at = area_of(first)?;
-                let header = self.table.header(at).filter(AreaHeader::is_deferred);
-                debug_assert!(header.is_some(), "only its list changes a deferred area");
-                let next = header.and_then(AreaHeader::next);
-                let next = next.map_or(0, |next| u64::from(next) + 1);
-                match list.compare_exchange_weak(first, next, Acquire, Acquire) {
-                    Ok(_) => return header.map(|_| at),
-                    Err(now) => first = now,
-                }
-            }
-        })
-    }
-
     /// Takes an area out of the depot, so that it becomes lazy. The caller has seen that there is one.
     pub(in super::super) fn take_from_depot(&self) -> Option<u32> {
         self.with_depot(Kept::take_any)
@@ -125,6 +103,25 @@ impl<'m, P: RangePlatform> Space<'m, P> {
 }
 
 impl<'m, P: RangePlatform> Held<'_, 'm, P> {
+    /// Takes all deferred areas off the space's list, if the seat has none left of those that it took before. The caller has
+    /// begun a [move](crate::vrange::space::SpaceSeatRecord::moving).
+    pub(in super::super) fn gather_deferred(&self) {
+        if self.words.deferred.link().is_none() && self.space.has_deferred() {
+            let first = self.space.words.depot.deferred.swap(0, Acquire);
+            self.words.deferred.set_link(area_of(first));
+        }
+    }
+
+    /// Takes the next of the areas that the seat has gathered, so that it becomes lazy. The caller has begun a move.
+    pub(in super::super) fn take_deferred(&self) -> Option<u32> {
+        let at = self.words.deferred.link()?;
+        let header = self.space.table.header(at).filter(AreaHeader::is_deferred);
+        debug_assert!(header.is_some(), "only its list changes a deferred area");
+        let next = header.and_then(AreaHeader::next);
+        self.words.deferred.set_link(next);
+        header.map(|_| at)
+    }
+
     /// Whether the seat's lists have room for another area of `pages` pages. With other CPUs, one
     /// length takes at most a quarter of them, and 32 areas: areas that this CPU only frees are for
     /// the others.

@@ -113,7 +113,10 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         loop {
             let _moving = self.words.moving();
             let evicting = self.words.evicting.link();
-            let evicting = evicting.or_else(|| self.space.take_deferred());
+            let evicting = evicting.or_else(|| {
+                self.gather_deferred();
+                self.take_deferred()
+            });
             self.words.evicting.set_link(evicting);
             if self.kept_pages() == 0 {
                 return true;

@@ -340,6 +340,7 @@ impl<'m, P> Space<'m, P> {
         let has_some = |seat: &'m SpaceSeatRecord| {
             seat.kept(self.table).pages() != 0
                 || seat.evicting.link().is_some()
+                || seat.deferred.link().is_some()
                 || seat.wait_head.link().is_some()
                 || seat.areas_wait.link().is_some()
                 || seat.areas_ready.link().is_some()

@@ -59,8 +59,8 @@ record! {
     pub(in super::super) struct DepotRecord {
         pub(in super::super) lock: AtomicU64,
         pub(in super::super) account: [AtomicU64; ACCOUNT_WORDS],
-        /// The first area whose free is deferred, plus one; zero if there is none. Any caller adds to that list, and the
-        /// lock's holder takes from it.
+        /// The first area whose free is deferred, plus one; zero if there is none. Any caller adds to that list, and a CPU
+        /// that takes from it takes all.
         pub(in super::super) deferred: AtomicU64,
         _lock: [AtomicU64; 3],
         /// The lists of kept areas that no CPU has.

@@ -87,7 +87,9 @@ record! {
         pub(in super::super) claims: ClaimWords,
         /// Lazy pages unmapped. The owner writes it too, but rarely, and every CPU that flushes reads it.
         unmapped: AtomicU64,
-        _others: [AtomicU64; 5],
+        /// Deferred areas that the owner has taken off the space's list, the first of them. It writes this rarely, too.
+        pub(in super::super) deferred: OwnWord,
+        _others: [AtomicU64; 4],
 
         // Other CPUs push here.
         /// The spans in which other CPUs freed areas, as a list of numbers plus one.
