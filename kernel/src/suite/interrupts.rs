@@ -1,10 +1,13 @@
 //! Timer interrupts that allocate and free, throughout the stress; and handlers that interrupt a call.
 //!
+//! Of the areas that they free they defer one of [`DEFERRED_ONE_OF`], and where their seats are busy each: the CPUs' own loops
+//! free those. An area holds its words until then.
+//!
 //! A handler may not wait, so it asks with `Context::NOWAIT`: it stops no CPU, unmaps and flushes nothing. Such a request may
 //! fail while other CPUs keep what it wants, or work there. Where memory and addresses abound that must be rare: of these
 //! tests' requests at most one in [`FAILED_ONE_OF`] fails, and with one CPU, which waits for no other, none.
 
-use super::{Dice, loops, stress, touch};
+use super::{Dice, address, loops, stress};
 use crate::arch::cpu::instructions::{enable_interrupts, without_interrupts};
 use crate::arch::set_timer;
 use crate::memory::{KernelCpu, MAX_CPUS, SEATS, engine, with};
@@ -24,6 +27,10 @@ static REFUSED: AtomicU64 = AtomicU64::new(0);
 static SERVED: AtomicU64 = AtomicU64::new(0);
 /// Ticks that found their CPU inside the engine, where it let them in.
 static IN_WINDOW: AtomicU64 = AtomicU64::new(0);
+/// Areas whose free a handler has deferred: where it was served, and where it was refused as nested.
+static DEFERRED: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+/// The pages of areas in use when the ticks began.
+static LIVE_BEFORE: AtomicU64 = AtomicU64::new(0);
 /// Requests of handlers that failed: for objects, frames, areas.
 static FAILED: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 /// By CPU.
@@ -31,6 +38,13 @@ static SERVED_ON: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS
 
 /// Beside other CPUs one request of handlers in so many may fail, rounded up.
 const FAILED_ONE_OF: u64 = 1000;
+
+/// Of so many areas that handlers free they defer one. CPUs that hardly do more than tick make more of them than one CPU frees
+/// at that time: with every second one memory ran out.
+const DEFERRED_ONE_OF: u64 = 16;
+
+/// The pages of a handler's area.
+const PAGES: u64 = 3;
 
 /// The least time between two ticks: `tick=` on the command line.
 static TICK_LEAST: AtomicU64 = AtomicU64::new(700);
@@ -43,7 +57,46 @@ fn begin(handler: fn()) {
     if let Some(least) = crate::boot::number("tick") {
         TICK_LEAST.store(least, Relaxed);
     }
+    LIVE_BEFORE.store(engine().space().stats().live_pages, Relaxed);
     on_tick(handler);
+}
+
+/// The words of a handler's area, one a page.
+fn words(page: Page) -> [*mut u64; PAGES as usize] {
+    core::array::from_fn(|nth| (address(page) + nth as u64 * Page::BYTES) as *mut u64)
+}
+
+fn mark(page: Page) {
+    for at in words(page) {
+        // SAFETY: the area is the handlers'.
+        unsafe { at.write_volatile(!(at as u64)) };
+    }
+}
+
+/// Looks whether the area holds what `mark` wrote.
+fn check(page: Page) {
+    for at in words(page) {
+        // SAFETY: as above.
+        let found = unsafe { at.read_volatile() };
+        assert_eq!(found, !(at as u64), "an area of a handler's changed");
+    }
+}
+
+/// Defers the free of a handler's area, which keeps its words. It enters no seat.
+fn defer(page: Page, how: usize) {
+    check(page);
+    let pages = engine().space().vfree_atomic(page);
+    assert_eq!(pages, Ok(PAGES), "it was allocated");
+    DEFERRED[how].fetch_add(1, Relaxed);
+}
+
+/// Frees an area of the handlers', or defers that.
+fn free(cpu: &mut KernelCpu, page: Page) {
+    if SERVED.load(Relaxed) % DEFERRED_ONE_OF == 0 {
+        return defer(page, 0);
+    }
+    check(page);
+    cpu.vfree(page).expect("it was allocated");
 }
 
 fn next_tick() {
@@ -76,6 +129,10 @@ fn tick() {
 fn nested_tick() {
     let served = SEATS.try_with(serve);
     count(if served.is_ok() { &SERVED } else { &REFUSED });
+    let held = served.err().map_or(0, |_| HELD_AREA.swap(0, AcqRel));
+    if held != 0 {
+        defer(Page(held), 1);
+    }
     next_tick();
 }
 
@@ -107,12 +164,12 @@ fn serve(cpu: &mut KernelCpu) {
         Ok(frame) => cpu.free(frame, Order::ZERO).expect("it was allocated"),
         Err(_) => count(&FAILED[1]),
     }
-    match cpu.vmalloc(&AreaRequest::new(3).within(Context::NOWAIT)) {
+    match cpu.vmalloc(&AreaRequest::new(PAGES).within(Context::NOWAIT)) {
         Ok(page) => {
-            touch(page);
+            mark(page);
             let others = HELD_AREA.swap(page.0, AcqRel);
             if others != 0 {
-                cpu.vfree(Page(others)).expect("it was allocated");
+                free(cpu, Page(others));
             }
         }
         Err(_) => count(&FAILED[2]),
@@ -134,6 +191,9 @@ fn end() {
                 .expect("it was allocated"),
         }
     }
+    with(|cpu| cpu.free_deferred());
+    let live = engine().space().stats().live_pages;
+    assert_eq!(live, LIVE_BEFORE.load(Relaxed), "an area is left");
     let counts = [&TICKS, &SERVED, &IN_WINDOW, &REFUSED];
     let [ticks, served, inside, refused] = counts.map(|count| count.load(Relaxed));
     let [objects, frames, areas] = FAILED.each_ref().map(|count| count.load(Relaxed));
@@ -142,6 +202,8 @@ fn end() {
         "{ticks} ticks, {served} handlers served, {inside} of them in windows, {refused} refused as nested; {failed} of \
          {requests} requests failed: {objects} for objects, {frames} for frames, {areas} for areas"
     );
+    let [deferred, nested] = DEFERRED.each_ref().map(|count| count.load(Relaxed));
+    say!("{deferred} frees deferred by handlers, and {nested} by nested ones");
     say!("row ticks {ticks}");
     say!("row requests {requests}");
     say!("row failed {failed}");
@@ -150,6 +212,10 @@ fn end() {
         _ => requests.div_ceil(FAILED_ONE_OF),
     };
     assert!(failed <= most, "{failed} of {requests} requests failed");
+    assert!(
+        (deferred + nested) * 2 * DEFERRED_ONE_OF > served,
+        "{deferred} and {nested} frees deferred by {served} handlers"
+    );
 }
 
 /// The stress with ticks on the first CPU. Interrupts are off in every call of the engine, so none is nested.
@@ -241,6 +307,9 @@ pub fn nested() {
     let mut objects = [0; 64];
     for _ in 0..loops() {
         let nth = draw.below(64) as usize;
+        if nth == 0 {
+            with(|cpu| cpu.free_deferred());
+        }
         let done = SEATS.try_with(|cpu| {
             // SAFETY: `try_with` has marked the CPU busy, which is what this test is about.
             unsafe { enable_interrupts() };
@@ -274,5 +343,9 @@ pub fn nested() {
     assert!(
         REFUSED.load(Relaxed) > 10 && SERVED.load(Relaxed) > 10,
         "too few ticks in calls"
+    );
+    assert!(
+        DEFERRED[1].load(Relaxed) > 10,
+        "too few frees deferred in the midst of calls"
     );
 }

@@ -108,6 +108,8 @@ pub fn work(cpu: CpuId) {
     // that it had, and a translation that no flush has removed is right by chance.
     let mut held: [Option<Frame>; 8] = [None; 8];
     for _ in 0..loops() {
+        // What handlers have deferred: hundreds of areas, where the last round wrote long ones.
+        with(|cpu| cpu.free_deferred());
         let place = &mut held[draw.below(8) as usize];
         let new = with(|cpu| cpu.alloc(Order::ZERO, Mobility::Unmovable, Context::ANY));
         if let Some(old) = core::mem::replace(place, new.ok()) {
