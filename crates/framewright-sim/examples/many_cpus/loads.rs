@@ -1,6 +1,6 @@
 //! What each CPU does, again and again.
 
-use crate::machine::{CpuWork, ended, wait};
+use crate::machine::{CpuWork, ended, wait_in_load};
 use crate::platform::ManyCpusPlatform;
 use framewright::engine::{Cpu, Engine, EngineLayout};
 use framewright::kv::{KvLayout, KvRequest};
@@ -78,15 +78,17 @@ const fn load(name: &'static str, kind: LoadKind) -> CpuLoad {
 }
 
 /// All of them, in the order of the report.
-pub(crate) const LOADS: [CpuLoad; 17] = [
+pub(crate) const LOADS: [CpuLoad; 19] = [
     load("pair, order 0, warm", LoadKind::Pair(0)),
     load("pair, order 3, warm", LoadKind::Pair(3)),
+    load("pair, order 4, warm", LoadKind::Pair(4)),
+    load("pair, order 9", LoadKind::Pair(9)),
     load("kmalloc 64, pair", LoadKind::Object(64, 1)),
+    load("kmalloc 4096, pair", LoadKind::Object(4096, 1)),
     load("vmalloc 1 page, kept", LoadKind::Area),
     load("vm_map_ram 4 pages", LoadKind::MapRam),
     bulk("bulk, order 0", 0),
     bulk("bulk, order 3", 3),
-    bulk("bulk, order 9", 9),
     CpuLoad {
         cycle: 1000,
         counted: 1000,
@@ -107,7 +109,6 @@ pub(crate) const LOADS: [CpuLoad; 17] = [
     CpuLoad {
         is_strict: true,
         cycle: 64,
-        counted: 128,
         ..load("vmalloc 1 page, strict", LoadKind::Area)
     },
     CpuLoad {
@@ -121,7 +122,7 @@ pub(crate) const LOADS: [CpuLoad; 17] = [
     },
     CpuLoad {
         cycle: 1,
-        counted: 2,
+        counted: 4,
         ..load("refused, order 3", LoadKind::Refused)
     },
 ];
@@ -339,6 +340,7 @@ fn handed<'e>(
     give: impl Fn(&mut LoadCpu<'e, 'e>, u64) + 'e,
 ) -> Step<'e> {
     let posted = Arc::clone(posted);
+    let mut looks = 0;
     Box::new(move || {
         let next = &posted[(nth + 1) % posted.len()];
         // The next one is behind: it has enough.
@@ -350,11 +352,13 @@ fn handed<'e>(
         match mine {
             Some(at) => {
                 give(&mut cpu, at);
+                looks = 0;
                 1
             }
             None => {
                 // The one before it is behind.
-                wait(0);
+                wait_in_load(looks);
+                looks += 1;
                 0
             }
         }

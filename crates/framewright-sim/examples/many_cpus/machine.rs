@@ -16,7 +16,7 @@
 //! # What counts
 //! The CPUs warm up one after the other. Then each begins at a time that is drawn, a window opens when all have begun, and it
 //! closes once all together have ended the operations that count. The CPUs go on until then, so that none has the machine to
-//! itself.
+//! itself. What passes an edge of the window counts up to that edge, so work and losses add up to the window of all CPUs.
 //!
 //! # Lines
 //! ```text
@@ -43,6 +43,9 @@ const POLLS_MAX: u32 = 10_000_000;
 
 /// The part of a path in front of the engine's own files.
 const ENGINE: &str = "framewright/src/";
+
+/// What stands for a file where a load waits without the engine.
+const LOAD: &str = "the load";
 
 /// Tools of the engine: an access there is named by what else the line is for.
 const TOOLS: [&str; 4] = ["sync/", "raw/", "platform/", "seats/accounts.rs"];
@@ -200,7 +203,7 @@ thread_local! {
     static MACHINE: RefCell<Option<ManyCpus>> = const { RefCell::new(None) };
 }
 
-/// A file of the engine; 0 is none.
+/// A file of the engine; 0 is the load itself.
 type FileId = u16;
 
 /// The files that accesses were made in.
@@ -228,7 +231,7 @@ impl FileNames {
 
     fn name(&self, file: FileId) -> &'static str {
         let nth = usize::from(file).checked_sub(1);
-        nth.map_or("", |nth| self.names[nth])
+        nth.map_or(LOAD, |nth| self.names[nth])
     }
 
     fn is_tool(&self, file: FileId) -> bool {
@@ -275,17 +278,19 @@ impl ManyCpus {
         }
     }
 
-    /// Moves the clock of a CPU on. Returns whether that counts.
-    fn pass(&mut self, cpu: usize, ps: u64) -> bool {
+    /// Moves the clock of a CPU on. Returns whether the time begins in the window, and how much of it lies there.
+    fn pass(&mut self, cpu: usize, ps: u64) -> (bool, u64) {
         let clock = &mut self.cpus[cpu].clock;
         let (from, until) = self.window;
-        let counts = (from..until).contains(clock);
+        let start = *clock;
         *clock += ps;
-        counts
+        let within = (*clock).min(until).saturating_sub(start.max(from));
+        ((from..until).contains(&start), within)
     }
 
     fn lose(&mut self, cpu: usize, loss: Loss, file: FileId, ps: u64) {
-        if !self.pass(cpu, ps) {
+        let (begins, within) = self.pass(cpu, ps);
+        if within == 0 {
             return;
         }
         let file = usize::from(file);
@@ -293,8 +298,8 @@ impl ManyCpus {
             self.lost.resize(file + 1, Default::default());
         }
         let lost = &mut self.lost[file][loss as usize];
-        lost.times += 1;
-        lost.ps += ps;
+        lost.times += u64::from(begins);
+        lost.ps += within;
     }
 
     /// What came of it.
@@ -303,7 +308,7 @@ impl ManyCpus {
         for (file, of) in self.lost.iter().enumerate() {
             let name = self.files.name(file as FileId);
             for (loss, lost) in Loss::ALL.into_iter().zip(of) {
-                if lost.times > 0 {
+                if lost.ps > 0 {
                     self.spent.lost.insert((loss, name), *lost);
                 }
             }
@@ -373,9 +378,10 @@ impl ManyCpus {
             self.cpus[me].is_polling = false;
             let (file, ps) = (self.waits_for(), self.work_ps);
             self.lose(me, Loss::Wait, file, ps);
-        } else if self.pass(me, self.work_ps) {
-            self.spent.work += self.work_ps;
-            self.spent.accesses += 1;
+        } else {
+            let (begins, within) = self.pass(me, self.work_ps);
+            self.spent.work += within;
+            self.spent.accesses += u64::from(begins);
         }
         let Some(line) = self.line(access) else {
             return false;
@@ -384,12 +390,13 @@ impl ManyCpus {
         line.is_shared && self.is_ahead()
     }
 
-    /// The file that the last access was for.
+    /// The file that the last access was for. A tool stands for itself where nothing else has used the line.
     fn waits_for(&mut self) -> FileId {
         let (place, line) = self.cpus[self.running].last;
         place.map_or(FileId::default(), |place| {
             let file = self.files.of(place);
-            if self.files.is_tool(file) { line } else { file }
+            let is_named = line != FileId::default() && self.files.is_tool(file);
+            if is_named { line } else { file }
         })
     }
 
@@ -439,10 +446,13 @@ impl ManyCpus {
         self.lose(me, Loss::Line, file, wait);
     }
 
-    /// The CPU that runs waits for another one.
-    fn wait(&mut self, attempt: u32) {
+    /// The CPU that runs waits for another one, in the engine or in the load itself.
+    fn wait(&mut self, attempt: u32, is_load: bool) {
         assert!(attempt < POLLS_MAX, "deadlock: no CPU ends the wait");
         let me = self.running;
+        if is_load {
+            self.cpus[me].last = (None, FileId::default());
+        }
         let file = self.waits_for();
         let poll_ps = match attempt < POLLS {
             true => self.prices.poll_ps,
@@ -500,7 +510,13 @@ fn told(access: Access, place: &'static Location<'static>) {
 
 /// [`FramePlatform::relax`](framewright::platform::FramePlatform::relax) of this machine.
 pub(crate) fn wait(attempt: u32) {
-    with(|machine| machine.wait(attempt));
+    with(|machine| machine.wait(attempt, false));
+    give_way();
+}
+
+/// A load waits for another CPU, outside the engine.
+pub(crate) fn wait_in_load(attempt: u32) {
+    with(|machine| machine.wait(attempt, true));
     give_way();
 }
 

@@ -90,18 +90,26 @@ fn layout_frames(cpus: u16) -> u64 {
     u64::from(cpus) * crate::loads::FRAMES
 }
 
-fn plan(load: CpuLoad, spread: u64) -> Plan {
+/// Few CPUs do as much in all as so many: what is rare, such as a flush, is then as often in their figures.
+const EVEN: u64 = 64;
+
+fn plan(load: CpuLoad, cpus: u16, spread: u64) -> Plan {
+    // A cold start is over after the first operations: more of them would be of warm CPUs.
+    let times = match load.is_cold {
+        true => 1,
+        false => (EVEN / u64::from(cpus)).max(1),
+    };
     Plan {
         // A step is half an operation where it only allocates.
         warm: if load.is_cold { 0 } else { 3 * load.cycle },
         spread,
-        counted: load.counted,
+        counted: times * load.counted,
     }
 }
 
 /// What one CPU does: accesses for an operation.
 fn accesses(load: CpuLoad, prices: Prices) -> f64 {
-    let spent = simulate(load, 1, prices, ANY_PS, plan(load, 0));
+    let spent = simulate(load, 1, prices, ANY_PS, plan(load, 1, 0));
     spent.accesses as f64 / spent.operations as f64
 }
 
@@ -121,7 +129,13 @@ fn rows(load: CpuLoad, prices: Prices, instructions: f64, work_ps: u64) -> Strin
     let pace = (instructions * prices.instruction_ps as f64) as u64;
     let mut alone = 0.0;
     for cpus in CPUS {
-        let spent = simulate(load, cpus, prices, work_ps, plan(load, load.cycle * pace));
+        let spent = simulate(
+            load,
+            cpus,
+            prices,
+            work_ps,
+            plan(load, cpus, load.cycle * pace),
+        );
         let operations = spent.operations as f64;
         // Of one CPU, in nanoseconds.
         let time = spent.window as f64 * f64::from(cpus) / operations / 1000.0;
@@ -131,19 +145,21 @@ fn rows(load: CpuLoad, prices: Prices, instructions: f64, work_ps: u64) -> Strin
         let mut add =
             |metric: &str, unit: &str, value| row(&mut out, load, cpus, metric, unit, value);
         add("operation", "ns", time);
+        add("operations", "times", operations);
         add("throughput", "%", 100.0 * alone / time);
         let slowest = spent.slowest as f64 * f64::from(cpus) / operations;
         add("slowest", "%", 100.0 * alone / time * slowest);
         add("work", "ns", spent.work as f64 / operations / 1000.0);
         for loss in Loss::ALL {
             let Lost { times, ps } = spent.of(loss);
-            if times > 0 {
+            if ps > 0 {
                 add(loss.name(), "ns", ps as f64 / operations / 1000.0);
                 add(
                     &format!("{} count", loss.name()),
                     "times",
                     times as f64 / operations,
                 );
+                add(&format!("{} events", loss.name()), "times", times as f64);
             }
         }
         for ((loss, file), Lost { ps, .. }) in &spent.lost {

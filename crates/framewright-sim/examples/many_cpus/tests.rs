@@ -171,6 +171,31 @@ fn a_stop_of_the_engine_reaches_all_and_the_same_run_gives_the_same_figures() {
     );
     // A barrier at an edge of the window may have its answers on the other side.
     assert!(answers.times.abs_diff(3 * sent.times) <= 3, "{spent:?}");
+    assert!(answers.times >= 4, "{spent:?}");
     assert!(spent.of(Loss::Wait).ps > 0, "{spent:?}");
     assert_eq!(spent, some_load());
+}
+
+#[test]
+fn work_and_losses_are_the_time_of_all_cpus_and_none_is_without_a_name() {
+    for load in LOADS {
+        let plan = Plan {
+            warm: if load.is_cold { 0 } else { 2 * load.cycle },
+            spread: 100_000,
+            counted: load.cycle.min(64),
+        };
+        let cpus = 3;
+        let spent = simulate(load, cpus, PRICES, WORK_PS, plan);
+        let lost: u64 = Loss::ALL.into_iter().map(|loss| spent.of(loss).ps).sum();
+        let name = load.name;
+        assert_eq!(
+            spent.work + lost,
+            spent.window * u64::from(cpus),
+            "{name}: {spent:?}"
+        );
+        assert!(
+            spent.lost.keys().all(|(_, file)| !file.is_empty()),
+            "{name}: {spent:?}"
+        );
+    }
 }
