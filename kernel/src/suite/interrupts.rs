@@ -92,7 +92,7 @@ fn defer(page: Page, how: usize) {
 
 /// Frees an area of the handlers', or defers that.
 fn free(cpu: &mut KernelCpu, page: Page) {
-    if SERVED.load(Relaxed) % DEFERRED_ONE_OF == 0 {
+    if SERVED.load(Relaxed).is_multiple_of(DEFERRED_ONE_OF) {
         return defer(page, 0);
     }
     check(page);
