@@ -225,7 +225,7 @@ fn parse_kernel(words: impl Iterator<Item = String>) -> Result<AskedBoot, String
         is_written: false,
         replay: None,
     };
-    let mut of_replay = Vec::new();
+    let (mut of_replay, mut memory) = (Vec::new(), None);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word}: a value is missing"));
         match word.as_str() {
@@ -234,7 +234,7 @@ fn parse_kernel(words: impl Iterator<Item = String>) -> Result<AskedBoot, String
             "--cpus" => {
                 asked.machine.cpus = number_in(&word, &value()?, 1..=8)? as u16;
             }
-            "--memory" => asked.machine.memory = value()?,
+            "--memory" => memory = Some(value()?),
             "--append" => asked.machine.append = value()?,
             "--machine" => asked.machine.kind = value()?,
             "--threads" => asked.machine.accelerator = Accelerator::Threads,
@@ -245,6 +245,7 @@ fn parse_kernel(words: impl Iterator<Item = String>) -> Result<AskedBoot, String
                 asked.replay = Some(AskedReplay {
                     file: value()?.into(),
                     options: Vec::new(),
+                    memory: None,
                 });
             }
             option if AskedReplay::OPTIONS.contains(&option) => {
@@ -260,12 +261,19 @@ fn parse_kernel(words: impl Iterator<Item = String>) -> Result<AskedBoot, String
             "--long is a test of its own: it goes without --suite, --write, --test and --cpus";
         return Err(says.to_owned());
     }
+    if let Some(memory) = &memory {
+        asked.machine.memory.clone_from(memory);
+    }
+    let is_threads = asked.machine.accelerator == Accelerator::Threads;
     match &mut asked.replay {
-        Some(_) if is_other || asked.is_long => {
-            let says = "--replay is a test of its own: it goes without --suite, --long, --write, --test and --cpus";
+        Some(_) if is_other || is_threads || asked.is_long => {
+            let says = "--replay is a test of its own: it goes without --suite, --long, --write, --test, --cpus and --threads";
             return Err(says.to_owned());
         }
-        Some(replay) => replay.options = of_replay,
+        Some(replay) => {
+            replay.options = of_replay;
+            replay.memory = memory;
+        }
         None => {
             if let Some(option) = of_replay.first() {
                 return Err(format!("{option} goes with --replay"));
@@ -338,6 +346,9 @@ fn run_kernel(asked: &AskedBoot) -> Result<(), String> {
     }
     // As above.
     let replayed = asked.is_suite.then(|| replay::count(arch)).transpose()?;
+    if asked.is_suite {
+        replay::pass(arch)?;
+    }
     let kernel = boot::build(arch)?;
     if let Some(replayed) = replayed {
         return suite::run(arch, &kernel, &qemu, text, replayed, asked.is_written);
@@ -463,11 +474,26 @@ mod tests {
         let replay = AskedReplay {
             file: "a.pft".into(),
             options: options.into(),
+            memory: None,
         };
         assert_eq!(asked.replay, Some(replay));
         assert_eq!(asked.machine.arch, KernelArch::Riscv64);
         let refused = |words: &str| parsed(words).err().unwrap_or_default();
-        for other in ["--suite", "--long", "--write", "--test smp", "--cpus 2"] {
+        // The machine of other tests has 2G: here it is what was asked for.
+        let small = parsed("kernel --replay a.pft --memory 2G");
+        let small = small.unwrap_or_else(|error| panic!("{error}")).replay;
+        assert_eq!(
+            small.and_then(|replay| replay.memory).as_deref(),
+            Some("2G")
+        );
+        for other in [
+            "--suite",
+            "--long",
+            "--write",
+            "--test smp",
+            "--cpus 2",
+            "--threads",
+        ] {
             let refused = refused(&format!("kernel --replay a.pft {other}"));
             assert!(refused.contains("a test of its own"), "{other}");
         }

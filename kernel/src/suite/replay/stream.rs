@@ -1,6 +1,7 @@
 //! The stream: its header, its parts, and what a word of each means. The laboratory's `flat.rs` has the same form, from the
 //! other side.
 
+use super::TRIED;
 use crate::boot;
 use crate::memory::DIRECT;
 use framewright::policy::Fallback;
@@ -52,6 +53,11 @@ impl ReplayStream {
         let module = boot::MODULE
             .get()
             .expect("a stream beside the kernel: cargo xtask kernel --replay");
+        assert!(
+            module.start.is_multiple_of(8),
+            "the stream lies at {:#x}: its words cannot be read there",
+            module.start
+        );
         let at = DIRECT.addr(Frame(0)).0 + module.start;
         // SAFETY: the direct map has the module, which is nothing else's and is never written.
         let words =
@@ -88,15 +94,31 @@ impl ReplayStream {
         ] = header;
         let mut rest = &words[HEADER..];
         let mut part = |words: u64| {
-            let (part, behind) = rest.split_at(words as usize);
+            let words = usize::try_from(words).ok();
+            let parts = words.and_then(|words| rest.split_at_checked(words));
+            let (part, behind) = parts.expect("the stream is as long as its header says");
             rest = behind;
             part
         };
-        let (present, label_words) = (part(2 * present), part(labels.div_ceil(8)));
+        let present = present.checked_mul(2).expect("a number of runs");
+        let (present, label_words) = (part(present), part(labels.div_ceil(8)));
+        // Objects are counted in 32 bits, and the last numbers are no object's.
+        let objects = init.checked_add(allocs);
+        assert!(
+            objects.is_some_and(|objects| objects < u64::from(TRIED)),
+            "{init} and {allocs} objects"
+        );
+        assert!(
+            frames > 0 && frames <= 1 << FRAME_BITS,
+            "{frames} frames: their numbers have {FRAME_BITS} bits"
+        );
         let stream = Self {
             frames,
             cpus: u16::try_from(cpus).expect("a number of CPUs"),
-            fallback: Fallback::ALL[fallback as usize],
+            fallback: usize::try_from(fallback)
+                .ok()
+                .and_then(|index| Fallback::ALL.get(index).copied())
+                .expect("a rule of fallback"),
             squeeze,
             labels: (start == 0).then_some(label_words),
             label_count: labels,
