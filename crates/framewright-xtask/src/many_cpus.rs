@@ -708,7 +708,7 @@ fn check_text(all: &[CheckedTimes]) -> String {
     let _ = writeln!(
         out,
         "\nLoads that keep 90 %: {of_simulated} simulated, {of_measured} measured, {both} of them in both. Rank correlation of all \
-         {}: {correlation}.\n",
+         {}: {correlation}.",
         all.len()
     );
     out
@@ -800,7 +800,7 @@ mod tests {
         ]);
         let expected = "| one | 10 (7) | 20 (5) | +10.0 | 5 | +0.0 | 50.0 (2) | 100.0 (1) | +50.0 |\n\
             | two | 10 (7) | 10 (5) | +0.0 | 5 | +45.0 | 100.0 (1) | 10.0 (2) | -90.0 |\n\
-            \nLoads that keep 90 %: 1 simulated, 1 measured, 0 of them in both. Rank correlation of all 2: -1.00.\n\n";
+            \nLoads that keep 90 %: 1 simulated, 1 measured, 0 of them in both. Rank correlation of all 2: -1.00.\n";
         assert!(told.ends_with(expected), "{told}");
     }
 
