@@ -55,7 +55,8 @@
 //!   frames count as allocated with the mobility that they had.
 //! - **F3** A block is in a seat's cache if and only if its tag names that seat, and a word in its
 //!   stock likewise. A seat hands out what its tag names and nothing else: so a block freed by two
-//!   CPUs at the same moment is handed out once.
+//!   CPUs at the same moment is handed out once. Each cache with a block, a stock or a limit is among those that its seat says
+//!   may hold a block.
 //! - **F4** With all CPUs stopped no pageblock is locked, and no block is remote.
 //! - **F5** The index holds exactly the unlocked pageblocks that are not isolated, each in the rows
 //!   of its class and the orders of its maximal free blocks.

@@ -19,3 +19,23 @@ pub(super) const fn bytes_of(order: Order) -> u64 {
 pub(super) const fn addr_of(page: Page) -> Addr {
     Addr(page.0.wrapping_mul(Page::BYTES))
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_covers_its_length_and_no_smaller_one_does() {
+        for bytes in [0, 1, 2048, 2049, 4095, 4096] {
+            assert_eq!(order_of(bytes, 1), Order::new(0), "{bytes}");
+            assert_eq!(order_of(1, bytes), Order::new(0), "{bytes}");
+        }
+        for order in 0..20 {
+            let bytes = Page::BYTES << order;
+            assert_eq!(order_of(bytes, 1), Order::new(order));
+            assert_eq!(order_of(bytes + 1, 1), Order::new(order + 1));
+            assert_eq!(order_of(1, bytes + 1), Order::new(order + 1));
+        }
+        assert_eq!(order_of(u64::MAX, 1), None);
+    }
+}

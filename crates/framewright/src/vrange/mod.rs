@@ -104,7 +104,7 @@
 //!   that was never handed out, because the platform's `map` or `zero` unwound, gives back what it has
 //!   when it is released, as any other.
 //! - **V8** A request fails for want of space only if at one moment during the call no gap of its
-//!   length and alignment existed, while no page was deferred, lazy, kept or in a span. (Without recycling,
+//!   length and alignment existed, while no page was lazy, kept, in a span, or in a list of deferred areas. (Without recycling,
 //!   vmap blocks with a live slot stay what they are.)
 //!
 //! - **V9** An area is lazy or waiting as a whole: at rest all of its pages are in one state, and

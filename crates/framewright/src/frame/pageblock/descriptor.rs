@@ -159,7 +159,7 @@ impl Meta {
         }
     }
 
-    /// The same without a look at which label it is.
+    /// Whether it has that label, without finding out which it has.
     #[inline(always)]
     pub(super) const fn has_label(self, label: Label) -> bool {
         self.0 >> 32 & 7 == label.index() as u64

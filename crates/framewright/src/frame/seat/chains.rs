@@ -140,7 +140,7 @@ impl<'m, P> Zone<'m, P> {
         self.give_chains(seat, &chains, kind, work_max)
     }
 
-    /// The same for blocks in chains.
+    /// The same, whichever way the blocks of one pageblock are found.
     #[inline(never)]
     fn give_chains(
         &self,
@@ -299,7 +299,7 @@ impl BlockChains for Few<'_> {
         (nth + 1..self.blocks.len()).find(|&nth| self.pageblock(nth) == id)
     }
 
-    /// Not in the loop: what the compiler would work out before it takes more than a few blocks do.
+    /// Not inlined into the loop: what the compiler would work out ahead of the loop takes longer than so few blocks.
     #[inline(never)]
     fn give_one<'m, P>(
         &self,

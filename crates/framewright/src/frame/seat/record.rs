@@ -54,7 +54,7 @@ record! {
         /// above found since; 0 without such a search. Its owner writes this word where memory runs out.
         barren: AtomicU64,
         /// The caches that may hold a block or have a stock behind them, by [`cache_bit`]: all that have a limit, and those
-        /// that got a stock or a word of one since the limits were set. Its owner writes this word when it sets limits.
+        /// that got a stock or a word of one since the limits were set. Its owner writes this word then, where it changes.
         may_hold: AtomicU64,
         _unused: [AtomicU64; 2],
 
@@ -126,7 +126,7 @@ const fn entries_start(mobility: usize, order: usize) -> usize {
     FIRST_PLACE + below + mobility * (CACHE_MAX >> order)
 }
 
-/// Where each cache begins, by its number. What is no cache begins behind every place.
+/// Where each cache begins, by its number. What is no cache begins behind every place of a cache.
 const STARTS: [u64; NUMBERS] = {
     let mut starts = [PLACES; NUMBERS];
     let mut cache = 0;
@@ -275,11 +275,14 @@ impl<'m> SeatWords<'m> {
 
     #[inline(always)]
     fn note_may_hold(self, mobility: Mobility, order: usize) {
-        let set = self.may_hold() | cache_bit(mobility, order);
-        self.record.may_hold.store(u64::from(set), Relaxed);
+        let (before, cache) = (self.may_hold(), cache_bit(mobility, order));
+        if before & cache == 0 {
+            // Only then, because other CPUs write the same line.
+            self.set_may_hold(before | cache);
+        }
     }
 
-    /// Only these have a block or a limit from here on, but for one that gets a stock.
+    /// The caller takes the limits of all others, which have no block, at once.
     pub(in super::super) fn set_may_hold(self, caches: u32) {
         self.record.may_hold.store(u64::from(caches), Relaxed);
     }

@@ -377,6 +377,12 @@ mod tests {
                         assert_eq!((lazy.state(), lazy.kind()), (AreaState::Lazy, kind));
                         assert_eq!((lazy.pages(), lazy.next()), (pages, next));
                         assert_eq!(lazy.lazy(None).kind(), kind);
+                        if pages > 1 {
+                            let deferred = live.deferred(next);
+                            assert_eq!(AreaHeader::of(deferred.0), Some(deferred));
+                            assert!(deferred.is_deferred() && deferred.kind() == AreaKind::Vmalloc);
+                            assert_eq!((deferred.pages(), deferred.next()), (pages, next));
+                        }
                         let kept = live.kept(next);
                         assert_eq!(
                             (kept.state(), kept.kind()),

@@ -151,8 +151,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     }
 
     /// Makes the kept or deferred area lazy that this seat took out of the lists, unless a CPU that stopped all
-    /// others did so first.
-    pub(in super::super) fn evict(&mut self, at: u32) -> Result<(), Poisoned> {
+    /// others did so first. Returns whether it did.
+    pub(in super::super) fn evict(&mut self, at: u32) -> Result<bool, Poisoned> {
         self.enter()?;
         let page = self.space.page(at);
         let check = |held: &Held<'_, '_, P>| match held.words.evicting.link() {
@@ -161,16 +161,16 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         };
         match self.free_entered(page, AreaKind::Vmalloc, check) {
             Err(RangeFreeError::Poisoned) => Err(Poisoned),
-            _ => Ok(()),
+            freed => Ok(freed.is_ok()),
         }
     }
 
     /// Frees the areas whose free any CPU has [deferred](crate::vrange::Space::vfree_atomic) before this begins: each becomes
-    /// lazy, as in a [`vfree`](Self::vfree) that keeps nothing. Returns how many it freed. Reads one shared word if there are
-    /// none.
+    /// lazy, as in a [`vfree`](Self::vfree) that keeps nothing. Returns how many it freed. If there are none, it reads a few words.
     ///
-    /// It may wait as `vfree`. Another CPU that frees deferred areas at the same time may have some left when this returns. If a
-    /// wait unwinds, the seat's next call goes on with what is left. A poisoned space stays as it is.
+    /// It may wait as `vfree`. When it returns, another CPU may still have some: one that frees them at the same time; or one whose
+    /// wait unwound, or whose platform failed to unmap. That CPU's next call of this, next purge or drain goes on with them, and
+    /// so does any CPU that stops all others. A poisoned space stays as it is.
     pub fn free_deferred(&mut self) -> u64 {
         let (mut freed, mut has_gathered) = (0, false);
         let (own, evicting) = (&self.words.deferred, &self.words.evicting);
@@ -192,10 +192,10 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             let is_deferred = taken.is_some_and(|at| held.header(at).is_deferred());
             self.exit();
             if let Some(at) = taken {
-                if self.evict(at).is_err() {
+                let Ok(is_free) = self.evict(at) else {
                     break;
-                }
-                freed += u64::from(is_deferred);
+                };
+                freed += u64::from(is_deferred && is_free);
                 self.space.platform.interrupt_window();
             }
         }
@@ -270,7 +270,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             }
             self.exit();
             match kept {
-                Some(at) => self.evict(at)?,
+                Some(at) => _ = self.evict(at)?,
                 None => break,
             }
             self.space.platform.interrupt_window();

@@ -275,8 +275,7 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
         Ok(stopped(&all, space.claimed(self.cpu), &mut self.frames))
     }
 
-    /// Purges what this CPU made lazy, and flushes once \[`vm_unmap_aliases`\].
-    ///
+    /// [Frees](Self::free_deferred) what is deferred, purges what this CPU made lazy, and flushes \[`vm_unmap_aliases`\].
     /// Pages that the platform fails to unmap stay lazy. A poisoned space stays as it is.
     pub fn purge(&mut self) {
         self.free_deferred();
@@ -453,10 +452,12 @@ impl<'m, P: RangePlatform> StoppedSpace<'_, 'm, P> {
         space.stop_words().memo.stand_still();
     }
 
-    /// Makes kept areas lazy, and purges when the bound demands it. For use with all CPUs stopped.
+    /// Makes deferred and kept areas lazy, and purges when the bound demands it. For use with all CPUs stopped.
     fn release_kept(&self, own: Held<'_, 'm, P>, frames: &mut impl FrameSource) {
         let space = self.set;
-        for seat in self.seats() {
+        // Its own seat first, which takes what is deferred: if some cannot go, its next call goes on with it.
+        for seat in core::iter::once(own).chain(self.seats()) {
+            seat.begin_to_gather();
             let mut is_forced = false;
             while !seat.release_kept(is_forced, frames) {
                 let mut unmapped = false;
@@ -474,8 +475,7 @@ impl<'m, P: RangePlatform> StoppedSpace<'_, 'm, P> {
                 let has_lazy = |seat: Held<'_, '_, P>| seat.words.purgeable.get() != 0;
                 is_forced = !unmapped && !self.seats().any(has_lazy);
                 if !unmapped && !is_forced {
-                    // Pages that the platform cannot unmap stay lazy, and areas that would exceed the
-                    // bound stay kept.
+                    // Pages that the platform cannot unmap stay lazy, and areas that would exceed the bound stay kept.
                     return;
                 }
             }

@@ -21,7 +21,7 @@ use super::super::space::DepotRecord;
 use super::super::{AreaHeader, Space};
 use super::Held;
 use crate::platform::RangePlatform;
-use crate::sync::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::sync::{AtomicU64, Lock};
 
 /// Areas moved at once.
@@ -56,7 +56,7 @@ impl<'m, P> Space<'m, P> {
 
     #[inline]
     pub(in super::super) fn has_deferred(&self) -> bool {
-        self.words.depot.deferred.load(Relaxed) != 0
+        self.words.depot.deferred.load(Acquire) != 0
     }
 
     /// Defers the free of a live area, if its header is still `header`: of several frees one succeeds.
@@ -107,8 +107,18 @@ impl<'m, P: RangePlatform> Held<'_, 'm, P> {
     /// begun a [move](crate::vrange::space::SpaceSeatRecord::moving).
     pub(in super::super) fn gather_deferred(&self) {
         if self.words.deferred.link().is_none() && self.space.has_deferred() {
-            let first = self.space.words.depot.deferred.swap(0, Acquire);
+            // Release: a CPU that finds the list empty sees this count, so a memo of a stop that brought nothing no longer holds.
+            self.words.counters.gathers.add(1);
+            let first = self.space.words.depot.deferred.swap(0, AcqRel);
             self.words.deferred.set_link(area_of(first));
+        }
+    }
+
+    /// [Gathers](Self::gather_deferred), if there is something to gather.
+    pub(in super::super) fn begin_to_gather(&self) {
+        if self.space.has_deferred() {
+            let _moving = self.words.moving();
+            self.gather_deferred();
         }
     }
 

@@ -100,7 +100,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         self.words.live.sub(u64::from(pages));
     }
 
-    /// Makes all deferred areas, and all kept ones of the seat and of the depot, lazy, as far as the bound allows; returns
+    /// Makes the deferred areas that the seat has, and all kept ones of the seat and of the depot, lazy, as far as the bound allows; returns
     /// whether that was all. If forced, also one area beyond the bound, which must then be purged.
     pub(in super::super) fn release_kept(
         &self,
@@ -111,16 +111,13 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             self.retire_kept(usize::MAX);
         }
         loop {
-            let _moving = self.words.moving();
-            let evicting = self.words.evicting.link();
-            let evicting = evicting.or_else(|| {
-                self.gather_deferred();
-                self.take_deferred()
-            });
-            self.words.evicting.set_link(evicting);
-            if self.kept_pages() == 0 {
+            if self.kept_pages() == 0 && self.words.deferred.link().is_none() {
                 return true;
             }
+            let _moving = self.words.moving();
+            let evicting = self.words.evicting.link();
+            let evicting = evicting.or_else(|| self.take_deferred());
+            self.words.evicting.set_link(evicting);
             let Some(at) = evicting.or_else(|| self.kept().peek_any()) else {
                 let Some(at) = self.space.take_from_depot() else {
                     return true;

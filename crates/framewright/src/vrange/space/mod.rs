@@ -1,9 +1,8 @@
 //! The space: its metadata cut into parts, its own words, and its seats as a set.
 //!
-//! The space's own words, by what writes them: `lazy`, `peak`, `spans_out` and the counts of
-//! flushes, all CPUs, by single atomic operations; `lowest`, `highest` and `merges`,
-//! the holder of the arena's lock; `longest` and the memo, the holder of the stop lock, with all
-//! CPUs stopped; `origin` and `poisoned`, one CPU, once.
+//! The space's own words, by what writes them: `lazy`, `peak`, `spans_out`, the counts of flushes and `depot.deferred`, all
+//! CPUs, by single atomic operations; `lowest`, `highest` and `merges`, the holder of the arena's lock; `longest` and the memo,
+//! the holder of the stop lock, with all CPUs stopped; `origin` and `poisoned`, one CPU, once.
 
 mod layout;
 mod poison;
@@ -485,6 +484,7 @@ impl<'m, P: FramePlatform> SeatSet<'m> for Space<'m, P> {
         all(|of| &of.frees)
             .wrapping_add(all(|of| &of.unmap_ram))
             .wrapping_add(all(|of| &of.evictions))
+            .wrapping_add(all(|of| &of.gathers))
             .wrapping_add(all(|of| &of.undone))
             .wrapping_add(all(|of| &of.span_takes))
             .wrapping_add(all(|of| &of.block_takes))

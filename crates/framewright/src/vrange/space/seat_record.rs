@@ -57,6 +57,8 @@ record! {
         pub(in super::super) kept_takes: CounterWord,
         /// Kept areas that became lazy. The seat counted them as freed when it kept them.
         pub(in super::super) evictions: CounterWord,
+        /// Takings of the space's list of deferred areas.
+        pub(in super::super) gathers: CounterWord,
         /// Areas and slots that a failed call gave back, which do not count as freed.
         pub(in super::super) undone: CounterWord,
         /// Of the pages unmapped, those that wait no longer.

@@ -211,17 +211,32 @@ fn of_a_block_that_reaches_out_only_the_frames_asked_for_are_freed() {
 fn f1_cached_blocks_of_pageblocks_64_apart_each_go_back_to_their_own() {
     let layout = ZoneLayout::new(Frame(0), 64 * 130).with_orders(order(6), order(8));
     let mut memory = memory(&layout);
-    let zone = full_zone(&layout, &caching(100), &mut memory);
-    let seat = zone.seat(CpuId(0)).unwrap();
-    for frame in [3, 64 * 64 + 7, 11, 64 * 128 + 9, 12] {
-        zone.alloc_at(Frame(frame), order(0), Movable).unwrap();
-        zone.set_tag(frame as usize, Tag::cached(0, order(0), Movable));
-        seat.words.push(Movable, 0, frame as usize);
-        seat.words.counters().pgfree.add(1);
+    let (far, further) = (64 * 64, 64 * 128);
+    let frames = [
+        3,
+        far + 7,
+        11,
+        further + 9,
+        12,
+        far + 8,
+        13,
+        further + 10,
+        14,
+    ];
+    // A few are looked at where they lie, and more are in chains.
+    for count in [3, 4, 5, 9] {
+        let zone = full_zone(&layout, &caching(100), &mut memory);
+        let seat = zone.seat(CpuId(0)).unwrap();
+        for &frame in &frames[..count] {
+            zone.alloc_at(Frame(frame), order(0), Movable).unwrap();
+            zone.set_tag(frame as usize, Tag::cached(0, order(0), Movable));
+            seat.words.push(Movable, 0, frame as usize);
+            seat.words.counters().pgfree.add(1);
+        }
+        seat.words.drain(&zone);
+        assert_eq!(zone.recount().free, 64 * 130, "{count}");
+        zone.verify().unwrap();
     }
-    seat.words.drain(&zone);
-    assert_eq!(zone.recount().free, 64 * 130);
-    zone.verify().unwrap();
 }
 
 /// A cache drained of neighbours, upward and downward, over two pageblocks of which another CPU may hold one, with a

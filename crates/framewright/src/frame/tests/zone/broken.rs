@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::frame::pageblock::Tag;
+use crate::frame::seat::cache_bit;
 use crate::stats::Broken;
 use crate::sync::Ordering::Relaxed;
 use std::string::ToString;
@@ -29,7 +30,7 @@ fn verdict(damage: Broke) -> Result<(), Broken> {
 
 #[test]
 fn verify_names_the_invariant_that_is_broken_and_where() {
-    let cases: [(&str, u64, Broke); 19] = [
+    let cases: [(&str, u64, Broke); 20] = [
         // A frame that is free and absent; one whose tag says nothing.
         ("F1", 1, |zone, _| zone.set_tag(512 + 400, Tag::ABSENT)),
         ("F1", 1, |zone, _| zone.set_tag(700, Tag::NONE)),
@@ -61,8 +62,13 @@ fn verify_names_the_invariant_that_is_broken_and_where() {
         ("F3", 0, |zone, _| {
             zone.set_tag(700, Tag::cached(0, order(1), Movable));
         }),
-        // Holds a block, and is not among the caches that may.
+        // Holds a block, or has a stock or a limit, and is not among the caches that may hold one.
         ("F3", 1, |_, seat| seat.words.set_may_hold(0)),
+        ("F3", 1, |_, seat| {
+            seat.words.set_limit(Unmovable, 3, 1);
+            seat.words
+                .set_may_hold(seat.words.may_hold() & !cache_bit(Unmovable, 3));
+        }),
         ("F4", 2, |zone, seat| {
             // Dropped, not unlocked.
             _ = zone.try_lock(seat.words.counters(), 2).unwrap();

@@ -150,3 +150,76 @@ fn what_a_free_that_unwinds_leaves_stays_deferred() {
         }
     }
 }
+
+/// Takes what is deferred into a seat, as `free_deferred` begins.
+fn gather(seat: &WindowSeat) {
+    seat.enter().unwrap();
+    seat.held().begin_to_gather();
+    seat.exit();
+}
+
+/// What lies with another CPU that is about to free it serves a request all the same, also where a stop of all CPUs brought
+/// nothing just before.
+#[test]
+fn v8_what_another_cpu_has_taken_off_the_list_serves_a_request() {
+    for config in configs() {
+        let (space, mut seat, mut other, state) = with_windows(&config, 7);
+        let whole = AreaRequest::new(space.pages() - 1);
+        let mut areas = vec![];
+        for pages in [1000, 100, 9, 1] {
+            while let Ok(area) = seat.vmalloc(&AreaRequest::new(pages)) {
+                areas.push(area);
+            }
+        }
+        assert!(other.alloc_area(&whole).is_err(), "there are live areas");
+        for area in areas {
+            space.vfree_atomic(area).unwrap();
+        }
+        gather(&seat);
+        let area = other.alloc_area(&whole).expect("V8: all is deferred");
+        other.free_area(area).unwrap();
+
+        // A bounded caller's stop finds them, too.
+        let areas: Vec<_> = (0..3)
+            .map(|_| seat.vmalloc(&AreaRequest::new(300)).unwrap())
+            .collect();
+        for area in areas {
+            space.vfree_atomic(area).unwrap();
+        }
+        gather(&seat);
+        assert!(other.drain_within(0));
+        let area = other.alloc_area(&whole.within(Context::NOWAIT)).unwrap();
+        other.free_area(area).unwrap();
+        other.drain();
+
+        // And their frames are another request's.
+        let areas: Vec<_> = (0..9)
+            .map(|_| seat.vmalloc(&AreaRequest::new(50)).unwrap())
+            .collect();
+        state.frames_max.set(state.out.borrow().len() as u64);
+        for area in areas {
+            space.vfree_atomic(area).unwrap();
+        }
+        gather(&seat);
+        let area = other.vmalloc(&AreaRequest::new(400)).unwrap();
+        other.vfree(area).unwrap();
+        assert_eq!(seat.free_deferred(), 0, "a stop freed them");
+        other.drain();
+        space.verify().unwrap();
+        assert_eq!(state.out.borrow().len(), 0, "V7");
+    }
+}
+
+/// A request that fails watches whether anything moves meanwhile, and stops all CPUs if something did.
+#[test]
+fn a_drain_of_nothing_is_no_move() {
+    for config in configs() {
+        let (space, mut seat, _, _) = with_windows(&config, 7);
+        let area = seat.vmalloc(&AreaRequest::new(9)).unwrap();
+        seat.vfree(area).unwrap();
+        seat.drain();
+        let moves = space.moves();
+        seat.drain();
+        assert!(space.moves() == moves);
+    }
+}
