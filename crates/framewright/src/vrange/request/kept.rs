@@ -152,6 +152,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
 
     /// Makes the kept or deferred area lazy that this seat took out of the lists, unless a CPU that stopped all
     /// others did so first. Returns whether it did.
+    #[inline(never)]
     pub(in super::super) fn evict(&mut self, at: u32) -> Result<bool, Poisoned> {
         self.enter()?;
         let page = self.space.page(at);
@@ -171,6 +172,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// It may wait as `vfree`. When it returns, another CPU may still have some: one that frees them at the same time; or one whose
     /// wait unwound, or whose platform failed to unmap. That CPU's next call of this, next purge or drain goes on with them, and
     /// so does any CPU that stops all others. A poisoned space stays as it is.
+    #[cold]
+    #[inline(never)] // Or its frame would be part of the stack of a request that compacts.
     pub fn free_deferred(&mut self) -> u64 {
         let (mut freed, mut has_gathered) = (0, false);
         let (own, evicting) = (&self.words.deferred, &self.words.evicting);
