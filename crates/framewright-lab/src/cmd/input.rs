@@ -676,9 +676,9 @@ fn read_events(
     finish: impl FnOnce(&mut LoadedTrace) -> Result<Option<Snapshot>, CommandError>,
 ) -> Result<(), CommandError> {
     let mut reducer = Reducer::new(first).with_memory_limit(limit);
-    let name = reader.name().to_owned();
+    let before_number = reader.before_number();
     let mut reader = reader.read_ahead(CommandError::input, |read| {
-        let at = |e| CommandError::Input(format!("{name}:{}: {e}", read.line));
+        let at = |e| CommandError::Input(format!("{before_number}{}: {e}", read.line));
         reducer.push_asked(&read.event, read.asked).map_err(at)
     })?;
     let last = finish(loaded)?;

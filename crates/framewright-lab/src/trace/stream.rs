@@ -236,12 +236,23 @@ impl PageEvents {
                     pages.end();
                 }
             }
-            (Some((EventSection::Tasks, bytes, _)), _) => {
-                for (task, name) in tasks_in(&bytes) {
+            (Some((EventSection::Tasks, bytes, is_cut)), _) => {
+                // Half a name says something else than the whole.
+                let end = match is_cut {
+                    true => memchr::memrchr(b'\n', &bytes).unwrap_or(0),
+                    false => bytes.len(),
+                };
+                for (task, name) in tasks_in(&bytes[..end]) {
                     to.name_unnamed_task(task, name);
                 }
             }
             (Some((EventSection::Pages(cpu), bytes, is_cut)), Some((_, pages))) => {
+                let needed_bytes = pages.held_bytes() + bytes.capacity();
+                let limit = sections.input.memory_limit().check(needed_bytes as u64);
+                limit.map_err(|over| {
+                    let fault = format!("what it holds of pages that wait for other CPUs' {over}");
+                    sections.input.error(fault)
+                })?;
                 pages.push(cpu, bytes, is_cut);
             }
             (Some((EventSection::Until, bytes, is_cut)), Some((_, pages))) => {
@@ -539,7 +550,7 @@ impl SectionFilter {
             );
             return Err(self.input.error(fault));
         }
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(len_bytes as usize);
         while (bytes.len() as u64) < len_bytes {
             self.fill(1)?;
             let left = len_bytes as usize - bytes.len();
@@ -628,4 +639,86 @@ fn bad_section(line: &[u8]) -> String {
         "`{}` is no section's line, expected `#section NAME BYTES`",
         printable::bytes(line)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pages::MergedRecord;
+    use super::*;
+    use std::io::Cursor;
+
+    const PAGE: &str = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\tfield: char data;\toffset:16;\tsize:4080;\tsigned:0;\n";
+    const EVENTS: &str = "name: one\nID: 7\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n";
+
+    /// Refuses all records, and keeps what it is told of tasks.
+    #[derive(Default)]
+    struct ToldTasks(Vec<(u32, Vec<u8>)>);
+
+    impl TakesRecords for ToldTasks {
+        fn record(&mut self, _: &PageFormats, _: MergedRecord<'_>) -> Result<TraceEvent, String> {
+            Err("a record".to_owned())
+        }
+
+        fn name_unnamed_task(&mut self, task: u32, name: &[u8]) {
+            self.0.push((task, name.to_vec()));
+        }
+    }
+
+    fn section(name: &str, bytes: &[u8]) -> Vec<u8> {
+        [section_line(name, bytes.len()), bytes.to_vec()].concat()
+    }
+
+    /// A page of one event.
+    fn page() -> Vec<u8> {
+        let record = [2_u8, 0, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0];
+        let head = [5_u64.to_le_bytes(), (record.len() as u64).to_le_bytes()];
+        [&head.concat()[..], &record].concat()
+    }
+
+    fn events_of(behind_formats: &[u8], limit: MemoryLimit) -> PageEvents {
+        let formats = ["byte_order little\n", PAGE, EVENTS];
+        let formats = FORMATS.iter().zip(formats);
+        let formats = formats.flat_map(|(name, text)| section(name, text.as_bytes()));
+        let mut bytes = STREAM_MAGIC_PAGES.to_vec();
+        bytes.extend(formats);
+        bytes.extend_from_slice(behind_formats);
+        let input = Input::from_reader("t", Cursor::new(bytes)).unwrap();
+        let reader = StreamReader::open(input.with_memory_limit(limit)).unwrap();
+        let sections = Arc::new(Mutex::new(reader.lines));
+        PageEvents::new("t".to_owned(), reader.formats, sections)
+    }
+
+    #[test]
+    fn a_task_whose_name_is_cut_off_behind_pages_has_none() {
+        let begun = section("pages.0", &page());
+        let told = b"#section tasks 40\n7 bash\n8 half a na";
+        let mut events = events_of(&[&begun[..], told].concat(), MemoryLimit::default());
+        let mut tasks = ToldTasks::default();
+        assert!(events.next_event(&mut tasks).is_err(), "the one record");
+        assert_eq!(events.next_event(&mut tasks), Ok(None));
+        assert_eq!(tasks.0, [(7, b"bash".to_vec())]);
+    }
+
+    #[test]
+    fn an_error_about_an_event_of_pages_names_no_line() {
+        let events = events_of(b"", MemoryLimit::default());
+        let reader = TextReader::of_pages(Box::new(events));
+        assert_eq!(reader.before_number(), "t: record ");
+        let text = Input::from_reader("t", Cursor::new(b"# tracer: nop\n".to_vec())).unwrap();
+        assert_eq!(TextReader::new(text).before_number(), "t:");
+    }
+
+    #[test]
+    fn rp2_pages_that_wait_take_no_more_than_may_be_taken() {
+        let some = section("pages.0", &page().repeat(20_000));
+        let limit = MemoryLimit::bytes(1 << 20);
+        let mut events = events_of(&some.repeat(4), limit);
+        let error = events.next_event(&mut ToldTasks::default()).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .starts_with("t: what it holds of pages that wait for other CPUs' takes "),
+            "{error}"
+        );
+    }
 }

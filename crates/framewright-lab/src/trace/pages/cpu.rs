@@ -19,11 +19,12 @@ pub(crate) struct KeptBytes {
     pub(crate) is_used: bool,
 }
 
-/// Flags in the word that says how long a page's records are.
-const LOST: u64 = 1 << 31;
-const LOST_STORED: u64 = 1 << 30;
+/// Flags in the word that says how long a page's records are. The kernel's own first flag is a negative `int`
+/// (`RB_MISSED_EVENTS`, `1 << 31`) that it adds to a `long`: where that has 64 bits, the upper 32 are ones then.
+const LOST: u32 = 1 << 31;
+const LOST_STORED: u32 = 1 << 30;
 /// The rest of the word is the length.
-const LENGTH: u64 = !(LOST | LOST_STORED);
+const LENGTH: u32 = !(LOST | LOST_STORED);
 
 /// The types of records that are no event; below them stands a record's length in words of four bytes, or 0 where the next
 /// word has it in bytes.
@@ -52,7 +53,13 @@ impl PageHead {
                 bytes.len()
             ));
         };
-        let data_bytes = (word & LENGTH) as usize;
+        let (flags, upper) = (word as u32, (word >> 32) as u32);
+        if upper != 0 && (upper != u32::MAX || flags & LOST == 0) {
+            return Err(format!(
+                "the word {word:#x} for its length, expected 32 bits, or ones above them where events were lost"
+            ));
+        }
+        let data_bytes = (flags & LENGTH) as usize;
         if data_bytes > layout.data.len_bytes {
             return Err(format!(
                 "its records have {data_bytes} bytes, expected at most {}",
@@ -61,7 +68,7 @@ impl PageHead {
         }
         let end = head_bytes + data_bytes;
         let number_bytes = layout.commit.len_bytes;
-        let has_number = word & LOST != 0 && word & LOST_STORED != 0;
+        let has_number = flags & LOST != 0 && flags & LOST_STORED != 0;
         let len_bytes = end + if has_number { number_bytes } else { 0 };
         let number = if has_number {
             // A page that is cut there has its records all the same.
@@ -72,7 +79,7 @@ impl PageHead {
         Ok(Self {
             time_ns: time,
             data_bytes,
-            lost: (word & LOST != 0).then_some(LostEvents(number)),
+            lost: (flags & LOST != 0).then_some(LostEvents(number)),
             len_bytes,
         })
     }
@@ -128,6 +135,13 @@ struct PageSection {
     is_cut: bool,
 }
 
+impl PageSection {
+    /// What it takes: a queue has room for up to twice as many sections as it holds.
+    fn held_bytes(&self) -> usize {
+        self.bytes.capacity() + 2 * size_of::<Self>()
+    }
+}
+
 /// Where a record stands among its CPU's pages: the page, counted from 1, and the byte in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::trace) struct RecordPlace {
@@ -167,8 +181,9 @@ impl CpuPages {
 
     /// Adds a section behind those that are there.
     pub(super) fn push(&mut self, bytes: Vec<u8>, is_cut: bool) {
-        self.held_bytes += bytes.len();
-        self.sections.push_back(PageSection { bytes, is_cut });
+        let section = PageSection { bytes, is_cut };
+        self.held_bytes += section.held_bytes();
+        self.sections.push_back(section);
     }
 
     /// Takes what pages have said of lost events up to the last record.
@@ -226,7 +241,7 @@ impl CpuPages {
 
     fn drop_section(&mut self) {
         if let Some(section) = self.sections.pop_front() {
-            self.held_bytes -= section.bytes.len();
+            self.held_bytes -= section.held_bytes();
         }
         self.next_page = 0;
         self.records = 0..0;

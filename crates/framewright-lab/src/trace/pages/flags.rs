@@ -41,6 +41,10 @@ const NAMED_BITS: [&str; 28] = [
 /// From here on a bit's number depends on how the kernel was built.
 const FIRST_CHOSEN: usize = 24;
 
+/// Linux has 35 names, none longer than 24 bytes.
+const NAMES_MAX: usize = 256;
+const NAME_BYTES_MAX: usize = 64;
+
 /// So deep may brackets and signs in front of a number stand.
 const DEPTH_MAX: u32 = 64;
 
@@ -48,7 +52,7 @@ impl FlagTable {
     /// Reads the table in the last line of the event's format: `{EXPRESSION, "NAME"}` again and again.
     ///
     /// # Errors
-    /// If a number cannot be worked out, or there is no name at all.
+    /// If a number cannot be worked out, or there is no name at all, or more or longer ones than any kernel has.
     pub(super) fn read(format: &str) -> Result<Self, String> {
         let printed = format.find("print fmt:").map_or("", |at| &format[at..]);
         let table = printed
@@ -71,6 +75,17 @@ impl FlagTable {
                 continue;
             };
             let name = name.split('"').next().unwrap_or_default();
+            if name.len() > NAME_BYTES_MAX {
+                return Err(format!(
+                    "a name of {} bytes among gfp_flags, expected at most {NAME_BYTES_MAX}",
+                    name.len()
+                ));
+            }
+            if flags.len() == NAMES_MAX {
+                return Err(format!(
+                    "gfp_flags have more than {NAMES_MAX} names, expected no more"
+                ));
+            }
             let expression = expression.trim().trim_end_matches(',');
             let mut reader = Expression {
                 rest: expression,
@@ -98,6 +113,9 @@ impl FlagTable {
         let mut left = bits;
         let mut words: Vec<&str> = Vec::new();
         for (of, name) in &self.0 {
+            if left == 0 {
+                break;
+            }
             if left & of == *of {
                 left &= !of;
                 words.push(name);
@@ -283,5 +301,28 @@ mod tests {
         let deep = "(".repeat(100_000) + "1" + &")".repeat(100_000);
         assert!(table(&format!("{{{deep}, \"A\"}}")).is_err());
         assert!(table("{ 1, A }").unwrap_err().contains("no names"));
+    }
+
+    #[test]
+    fn a_table_has_no_more_entries_and_no_longer_names_than_a_kernel_s() {
+        let most = vec!["{1, \"A\"}"; 256].join(", ");
+        assert!(table(&most).is_ok());
+        let more = table(&format!("{most}, {{1, \"A\"}}")).unwrap_err();
+        assert_eq!(more, "gfp_flags have more than 256 names, expected no more");
+        let name = "N".repeat(64);
+        assert_eq!(table(&format!("{{1, \"{name}\"}}")).unwrap().text(1), name);
+        let long = table(&format!("{{1, \"{name}N\"}}")).unwrap_err();
+        assert_eq!(
+            long,
+            "a name of 65 bytes among gfp_flags, expected at most 64"
+        );
+    }
+
+    /// As `trace_print_flags_seq` does, which no name of no flags follows.
+    #[test]
+    fn no_name_is_looked_for_once_no_flag_is_left() {
+        let table = table("{1, \"A\"}, {0, \"NONE\"}, {2, \"B\"}").unwrap();
+        assert_eq!(table.text(1), "A");
+        assert_eq!(table.text(3), "A|NONE|B");
     }
 }

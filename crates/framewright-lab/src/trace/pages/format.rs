@@ -104,6 +104,9 @@ pub(in crate::trace) enum RecordKind {
 /// The longest field and the furthest place of one.
 const RECORD_BYTES_MAX: usize = 1 << 16;
 
+/// What a kernel says of some dozen events is a few KiB of each.
+const FORMATS_BYTES_MAX: usize = 1 << 20;
+
 /// The largest pages that any kernel has: 64 KiB, and sub-buffers of several.
 const PAGE_BYTES_MAX: usize = super::SECTION_BYTES_MAX / 2;
 
@@ -113,6 +116,14 @@ impl PageFormats {
     /// # Errors
     /// What is wrong, and what was expected.
     pub fn read(sections: [&[u8]; 3]) -> Result<Self, String> {
+        for (name, section) in super::FORMATS.iter().zip(sections) {
+            if section.len() > FORMATS_BYTES_MAX {
+                return Err(format!(
+                    "{name}: {} bytes, expected at most {FORMATS_BYTES_MAX}",
+                    section.len()
+                ));
+            }
+        }
         let [machine, page, events] = sections.map(|bytes| String::from_utf8_lossy(bytes));
         read_machine(&machine)?;
         let page = read_page(&page).map_err(|fault| format!("formats.page: {fault}"))?;

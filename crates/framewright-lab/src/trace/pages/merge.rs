@@ -12,6 +12,9 @@ use std::sync::Arc;
 /// Pages that wait have so many bytes at most: a recorder says every few MiB up to when it has read all CPUs.
 pub(super) const HELD_BYTES_MAX: usize = 32 << 20;
 
+/// What each CPU takes besides its pages: a tree's nodes are half empty at worst.
+const CPU_BYTES: usize = 2 * size_of::<MergedCpu>();
+
 /// What comes next.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::trace) enum MergedRecord<'a> {
@@ -97,6 +100,9 @@ impl PageMerger {
     /// Adds a section of a CPU's pages; `is_cut` if the stream was cut off in it.
     pub(in crate::trace) fn push(&mut self, cpu: u16, bytes: Vec<u8>, is_cut: bool) {
         debug_assert!(bytes.len() <= SECTION_BYTES_MAX);
+        if bytes.is_empty() {
+            return;
+        }
         let merged = match self.cpus.entry(cpu) {
             Entry::Occupied(there) => there.into_mut(),
             Entry::Vacant(new) => new.insert(MergedCpu {
@@ -112,6 +118,11 @@ impl PageMerger {
             self.order.push(Reverse((time_ns, cpu)));
         }
         self.held_bytes += merged.pages.held_bytes;
+    }
+
+    /// What it takes of memory: the pages that wait, and what it keeps of each CPU.
+    pub(in crate::trace) fn held_bytes(&self) -> usize {
+        self.held_bytes + self.cpus.len() * CPU_BYTES
     }
 
     /// All events up to this time are there.
@@ -211,7 +222,7 @@ mod tests {
 
     fn page_with(time_ns: u64, flags: u64, records: &[Vec<u8>], behind: &[u8]) -> Vec<u8> {
         let records = records.concat();
-        let length = records.len() as u64 | flags;
+        let length = flags + records.len() as u64;
         [
             &time_ns.to_le_bytes()[..],
             &length.to_le_bytes(),
@@ -220,6 +231,10 @@ mod tests {
         ]
         .concat()
     }
+
+    /// The flag that a 64-bit kernel adds where events were lost, and the one where their number stands behind the records.
+    const LOST: u64 = (i32::MIN as i64) as u64;
+    const LOST_STORED: u64 = LOST + (1 << 30);
 
     fn page(time_ns: u64, records: &[Vec<u8>]) -> Vec<u8> {
         page_with(time_ns, 0, records, b"")
@@ -270,14 +285,19 @@ mod tests {
     #[test]
     fn rp1_lost_events_come_before_the_next_event_of_their_cpu() {
         let mut merger = PageMerger::new(formats());
-        let known = page_with(100, 3 << 30, &[record(5, 1)], &12_u64.to_le_bytes());
+        let known = page_with(100, LOST_STORED, &[record(5, 1)], &12_u64.to_le_bytes());
         // Two pages without a record of their own: what they say is added up.
-        let empty = page_with(200, 3 << 30, &[], &3_u64.to_le_bytes());
+        let empty = page_with(200, LOST_STORED, &[], &3_u64.to_le_bytes());
+        // Where the word has 32 bits, nothing is above them.
         let more = page_with(210, 3 << 30, &[record(0, 2)], &4_u64.to_le_bytes());
-        let unknown = page_with(300, 1 << 31, &[record(0, 3)], b"");
+        let unknown = page_with(300, LOST, &[record(0, 3)], b"");
         merger.push(0, [known, empty, more, unknown].concat(), false);
         merger.push(1, page(104, &[record(0, 9), record(196, 10)]), false);
-        merger.push(1, page_with(400, 3 << 30, &[], &1_u64.to_le_bytes()), false);
+        merger.push(
+            1,
+            page_with(400, LOST_STORED, &[], &1_u64.to_le_bytes()),
+            false,
+        );
         merger.end();
         let all = [
             (1, 104, 9),
@@ -352,10 +372,38 @@ mod tests {
         assert_eq!(merger.held_bytes, held);
     }
 
+    /// A section that holds next to nothing costs something all the same.
+    #[test]
+    fn rp2_sections_of_a_byte_and_of_none_are_bounded_like_full_ones() {
+        let mut merger = PageMerger::new(formats());
+        merger.push(3, page(100, &[record(0, 1)]), false);
+        let held_bytes = merger.held_bytes;
+        for cpu in 0..1000 {
+            merger.push(cpu, Vec::new(), false);
+        }
+        assert_eq!((merger.held_bytes, merger.cpus.len()), (held_bytes, 1));
+        let most = HELD_BYTES_MAX / size_of::<Vec<u8>>();
+        let come = (0..most).any(|_| {
+            merger.push(3, vec![0], false);
+            merger.next().unwrap().is_some()
+        });
+        assert!(come, "{} bytes are said to be held", merger.held_bytes);
+        // What a section could hold counts as what it holds.
+        let mut merger = PageMerger::new(formats());
+        let mut roomy = Vec::with_capacity(1 << 16);
+        roomy.extend_from_slice(&page(100, &[record(0, 1)]));
+        merger.push(0, roomy, false);
+        assert!(merger.held_bytes >= 1 << 16, "{}", merger.held_bytes);
+        merger.end();
+        assert_eq!(taken(&mut merger).len(), 1);
+        assert_eq!(merger.next(), Ok(None));
+        assert_eq!(merger.held_bytes, 0);
+    }
+
     #[test]
     fn rp3_what_is_no_page_is_a_fault_at_its_place_and_a_page_that_is_cut_off_is_none() {
         let good = page(5, &[record(0, 1)]);
-        let cases: [(Vec<u8>, &str); 8] = [
+        let cases: [(Vec<u8>, &str); 9] = [
             (
                 good[..10].to_vec(),
                 "page 2, byte 0: 10 bytes are left, expected a page's head of 16",
@@ -374,7 +422,11 @@ mod tests {
             ),
             (
                 page_with(5, 1 << 40, &[], b""),
-                "page 2, byte 0: its records have 1099511627776 bytes, expected at most 4080",
+                "page 2, byte 0: the word 0x10000000000 for its length, expected 32 bits, or ones above them where events were lost",
+            ),
+            (
+                page_with(5, u64::from(u32::MAX) << 32, &[], b""),
+                "page 2, byte 0: the word 0xffffffff00000000 for its length, expected 32 bits, or ones above them where events were lost",
             ),
             (
                 page(5, &[record(0, 1), vec![3, 0, 0, 0, 7]]),
@@ -436,6 +488,19 @@ mod tests {
         );
         let none = read("", PAGE, &events);
         assert!(none.contains("there is no byte_order"), "{none}");
+        let long = " ".repeat(1 << 20);
+        for (section, texts) in [
+            ("formats.page", ["byte_order little\n", &*long, &*events]),
+            ("formats.events", ["byte_order little\n", PAGE, &*long]),
+        ] {
+            let found = read(
+                texts[0],
+                &format!("{}\n", texts[1]),
+                &format!("{}\n", texts[2]),
+            );
+            let says = format!("{section}: 1048577 bytes, expected at most 1048576");
+            assert_eq!(found, says);
+        }
         let faults = [
             (
                 PAGE.replace("size:4080", "size:9999999"),

@@ -10,7 +10,7 @@ use std::{mem, panic, thread};
 pub(crate) struct ReadEvent {
     pub(crate) event: TraceEvent,
     pub(crate) asked: WhoAsked,
-    /// The line it stands in, from 1.
+    /// The line it stands in, from 1; of pages, which record it is.
     pub(crate) line: u64,
 }
 

@@ -197,6 +197,14 @@ impl TextReader {
         }
     }
 
+    /// What stands in front of [`Self::line_number`] where an error names the place of an event.
+    pub(crate) fn before_number(&self) -> String {
+        match &self.source {
+            EventSource::Lines(lines) => format!("{}:", lines.name()),
+            EventSource::Pages(pages) => format!("{}: record ", pages.name()),
+        }
+    }
+
     /// What error messages call the input.
     #[must_use]
     pub fn name(&self) -> &str {
