@@ -62,7 +62,7 @@ pub(super) fn stream_buffer_mib(asked: Option<u64>, available: u64) -> Result<u6
 }
 
 /// What a disk must have free so that a stream can begin, in bytes: page flags at the beginning and at the end, eight
-/// bytes a frame, of which a twelfth is left where they are packed, and the files of `/proc`.
+/// bytes a frame, of which at most a twelfth is left where they are packed, at the level of either form, and the files of `/proc`.
 fn stream_ends_bytes(meminfo: &str, is_packed: bool) -> u64 {
     let kib = meminfo.lines().find_map(|line| {
         let value = line.strip_prefix("MemTotal:")?.trim();

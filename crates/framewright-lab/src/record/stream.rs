@@ -17,7 +17,10 @@ use super::kernel::{FailureWatch, check_order, proc_text, running_tasks, state};
 use super::outlet::{StreamOutlet, TakesStream};
 use super::pages::KernelPages;
 use super::report::ended_line;
-use super::stream_writer::{KernelText, Pumped, StreamPump, StreamStop, StreamWriter, TakesEvents};
+use super::stream_writer::{
+    KernelText, LEVEL_OF_PAGES, LEVEL_OF_TEXT, Pumped, StreamPump, StreamStop, StreamWriter,
+    TakesEvents,
+};
 use super::{
     BufferFill, BufferKeeps, Instance, RecordError, RecordOptions, RecordingEnded,
     RunningRecording, monotonic_ns, open_page_flags, open_tracefs, room,
@@ -62,6 +65,13 @@ impl fmt::Display for StreamReport {
             self.events,
             self.fill.lost + self.fill.overwritten
         )?;
+        if self.fill.events > 0 {
+            writeln!(
+                f,
+                "not read: {} events that are left in the buffers",
+                self.fill.events
+            )?;
+        }
         if !self.missing.is_empty() {
             writeln!(f, "not traced by this kernel: {}", self.missing.join(" "))?;
         }
@@ -112,7 +122,8 @@ pub fn record_stream(
         duration: options.duration,
     };
     let stopped = |stop: StreamStop| stop.error(path);
-    let writer = StreamWriter::new(outlet, is_packed, form.magic());
+    let level = is_packed.then_some(form.level());
+    let writer = StreamWriter::new(outlet, level, form.magic());
     let mut writer = writer.map_err(|e| stopped(e.into()))?;
     write_machine("before", &mut writer, interrupted).map_err(|e| e.error(path))?;
     form.begin(&mut writer).map_err(|e| stopped(e.into()))?;
@@ -221,11 +232,14 @@ const NICE: i32 = -10;
 /// Raises this thread's priority, if it may; to what.
 fn raise_priority() -> Option<i32> {
     let now = rustix::process::getpriority_process(None).ok()?;
-    if now <= NICE {
-        return None;
-    }
-    rustix::process::setpriority_process(None, NICE).ok()?;
-    Some(NICE)
+    let nice = raised(now)?;
+    rustix::process::setpriority_process(None, nice).ok()?;
+    Some(nice)
+}
+
+/// The priority for a recorder that was started at this one. One that was started below others is meant to stay there.
+fn raised(now: i32) -> Option<i32> {
+    (NICE + 1..=0).contains(&now).then_some(NICE)
 }
 
 /// How a stream has its events.
@@ -268,6 +282,14 @@ impl StreamForm {
         }
     }
 
+    /// How well it is packed, where it is.
+    const fn level(&self) -> i32 {
+        match self {
+            Self::Pages { .. } => LEVEL_OF_PAGES,
+            Self::Text(_) => LEVEL_OF_TEXT,
+        }
+    }
+
     /// What stands in front of the events.
     fn begin<T: TakesStream>(&self, writer: &mut StreamWriter<T>) -> io::Result<()> {
         match self {
@@ -304,6 +326,13 @@ impl TakesEvents for KernelEvents {
         match self {
             Self::Pages(pages) => pages.move_some(writer),
             Self::Text(text) => text.move_some(writer),
+        }
+    }
+
+    fn end(&mut self) {
+        match self {
+            Self::Pages(pages) => pages.end(),
+            Self::Text(text) => text.end(),
         }
     }
 }
@@ -349,6 +378,36 @@ mod tests {
     use crate::record::kernel::Tracefs;
     use std::io::Read;
 
+    #[test]
+    fn a_recorder_s_priority_is_raised_unless_it_was_started_below_others_or_higher() {
+        let raised = [-20, NICE, NICE + 1, 0, 1, 19].map(raised);
+        let expected = [None, None, Some(NICE), Some(NICE), None, None];
+        assert_eq!(raised, expected);
+    }
+
+    #[test]
+    fn events_that_were_left_in_the_buffers_are_told() {
+        let report = |events| {
+            let report = StreamReport {
+                ended: RecordingEnded::Interrupted,
+                elapsed: Duration::from_secs(1),
+                events: 9,
+                len_bytes: 0,
+                buffer_mib: 1,
+                fill: BufferFill {
+                    events,
+                    ..BufferFill::default()
+                },
+                missing: Vec::new(),
+                path: PathBuf::new(),
+            };
+            report.to_string()
+        };
+        assert!(report(0).ends_with("buffers 1 MiB, 9 events, lost 0\n"));
+        let says = "9 events, lost 0\nnot read: 17 events that are left in the buffers\n";
+        assert!(report(17).ends_with(says), "{}", report(17));
+    }
+
     /// Call chains are only in what the kernel prints: a stream that has them stays text. The option is set in this test's
     /// own instance, which goes with it.
     #[test]
@@ -368,6 +427,7 @@ mod tests {
         let form = StreamForm::of(&instance).unwrap();
         assert!(matches!(form, StreamForm::Pages { .. }));
         assert_eq!(form.magic(), STREAM_MAGIC_PAGES);
+        assert_eq!(form.level(), LEVEL_OF_PAGES);
         assert!(matches!(form.open(&instance), Ok(KernelEvents::Pages(_))));
         fs::write(&option, "1").unwrap();
         let form = StreamForm::of(&instance).unwrap();
@@ -376,6 +436,7 @@ mod tests {
         };
         assert!(why.contains("options/stacktrace"), "{why}");
         assert_eq!(form.magic(), STREAM_MAGIC);
+        assert_eq!(form.level(), LEVEL_OF_TEXT);
         assert!(matches!(form.open(&instance), Ok(KernelEvents::Text(_))));
         // They are there.
         instance.set_tracing(true).unwrap();

@@ -8,8 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// zstd's level: half the time of level 3, and within a twentieth of what that makes of the kernel's pages.
-const ZSTD_LEVEL: i32 = -1;
+/// zstd's level for the kernel's pages: half the time of level 3, and within a twentieth of what that makes of them.
+pub(super) const LEVEL_OF_PAGES: i32 = -1;
+
+/// zstd's level for text, of which it leaves a tenth.
+pub(super) const LEVEL_OF_TEXT: i32 = 3;
 
 /// This many bytes wait for the outlet at most before no event is read.
 const WAITING_BYTES_MAX: usize = 1 << 20;
@@ -91,12 +94,12 @@ pub(super) struct StreamWriter<T> {
 }
 
 impl<T: TakesStream> StreamWriter<T> {
-    /// Begins a stream with its first line.
-    pub(super) fn new(to: T, is_packed: bool, magic: &[u8]) -> io::Result<Self> {
-        let mut body = match is_packed {
-            false => StreamBody::Plain(Vec::new()),
-            true => {
-                let mut encoder = zstd::Encoder::new(Vec::new(), ZSTD_LEVEL)?;
+    /// Begins a stream with its first line; it is packed where it has a level of packing.
+    pub(super) fn new(to: T, level: Option<i32>, magic: &[u8]) -> io::Result<Self> {
+        let mut body = match level {
+            None => StreamBody::Plain(Vec::new()),
+            Some(level) => {
+                let mut encoder = zstd::Encoder::new(Vec::new(), level)?;
                 encoder.include_checksum(true)?;
                 StreamBody::Packed(Box::new(encoder))
             }
@@ -220,6 +223,9 @@ pub(super) trait TakesEvents {
     /// # Errors
     /// What the system says.
     fn move_some<T: TakesStream>(&mut self, writer: &mut StreamWriter<T>) -> io::Result<Pumped>;
+
+    /// Is told that tracing is off: from here on `Idle` says that nothing more can be read.
+    fn end(&mut self);
 }
 
 /// Events as the kernel prints them.
@@ -248,6 +254,9 @@ impl<R: Read> TakesEvents for KernelText<R> {
             Err(error) => Err(error),
         }
     }
+
+    /// Its text is one for all CPUs, and empty once it is read.
+    fn end(&mut self) {}
 }
 
 /// Moves events from the kernel into a stream, never more than a little at once.
@@ -277,9 +286,14 @@ impl<E: TakesEvents, T: TakesStream> StreamPump<E, T> {
             if !self.writer.give()? && self.writer.body.waiting().len() > WAITING_BYTES_MAX {
                 return Ok(Pumped::Idle);
             }
-            match self.events.move_some(&mut self.writer)? {
-                Pumped::More => {}
-                Pumped::Idle => return self.look().map(|()| Pumped::Idle),
+            match self.events.move_some(&mut self.writer) {
+                Ok(Pumped::More) => {}
+                Ok(Pumped::Idle) => return self.look().map(|()| Pumped::Idle),
+                Err(error) => {
+                    // What was read up to there is the recording; that it could not be read on is what is said.
+                    let _ = self.writer.body.flush().and_then(|()| self.writer.give());
+                    return Err(error.into());
+                }
             }
         }
         self.look().map(|()| Pumped::More)
@@ -301,6 +315,8 @@ impl<E: TakesEvents, T: TakesStream> StreamPump<E, T> {
     pub(super) fn drain(&mut self, interrupted: &AtomicBool) -> Result<(), StreamStop> {
         // The disk's last room is for this.
         self.kept_free = 0;
+        // What was begun before knows nothing of the events since.
+        self.events.end();
         loop {
             match self.pump() {
                 Ok(Pumped::More) => {}
@@ -396,7 +412,8 @@ mod tests {
         outlet: FakeOutlet,
         is_packed: bool,
     ) -> StreamPump<KernelText<FakeEvents>, FakeOutlet> {
-        let writer = StreamWriter::new(outlet, is_packed, STREAM_MAGIC).unwrap();
+        let level = is_packed.then_some(LEVEL_OF_TEXT);
+        let writer = StreamWriter::new(outlet, level, STREAM_MAGIC).unwrap();
         let events = KernelText::new(FakeEvents(events.into()));
         StreamPump::new(events, writer, 1000)
     }
