@@ -2,7 +2,9 @@
 //! stream, by turns, and then one long recording.
 //!
 //! The recorder runs before a round begins and ends behind it, so that what is timed is what a program feels. Beside the
-//! time stand the CPU seconds of the compilation and of the recorder together, which other work on the machine changes less.
+//! time stand the CPU seconds of the compilation and of the recorder together, which other work on the machine changes less:
+//! beside the compilation, and with all that the recorder does until it has ended. A recorder that lags is cheap in the first
+//! and not in the second; what it had not read when the compilation ended is counted.
 
 use crate::kernels::boot;
 use crate::machine::{self, ForeignWatch};
@@ -38,6 +40,8 @@ const READY_MAX: Duration = Duration::from_secs(60);
 const LONGEST: &str = "7200";
 /// The buffers of a stream.
 const BUFFERS_MIB: u64 = 256;
+/// Where the kernel has a recorder's buffers.
+const INSTANCES: &str = "/sys/kernel/tracing/instances";
 
 /// How the machine is recorded.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -225,6 +229,26 @@ fn cpu_seconds(stat: &str) -> Result<f64, String> {
     Ok(machine::own_ticks(&text) / machine::TICKS)
 }
 
+/// Events that wait in the buffers of a process's recorder, of the number that its folder's name has.
+fn unread_events(instances: &Path, process: u32) -> Option<f64> {
+    let of_process = format!("framewright-{process}");
+    let folders = fs::read_dir(instances).ok()?.flatten();
+    let is_its = |name: &str| {
+        let rest = name.strip_prefix(&of_process);
+        rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    let mut its = folders.filter(|folder| folder.file_name().to_str().is_some_and(is_its));
+    let cpus = fs::read_dir(its.next()?.path().join("per_cpu")).ok()?;
+    let mut events = 0.0;
+    for cpu in cpus.flatten() {
+        let stats = fs::read_to_string(cpu.path().join("stats")).ok()?;
+        let mut lines = stats.lines();
+        let entries = lines.find_map(|line| line.strip_prefix("entries:"))?;
+        events += entries.trim().parse::<f64>().ok()?;
+    }
+    Some(events)
+}
+
 /// The commit that the program was built from.
 fn program_commit() -> Result<String, String> {
     let program = boot::root().join("target/release/framewright");
@@ -307,7 +331,7 @@ const ORDERS: [[usize; 3]; 6] = [
 /// The compilation alone and beside each of these recorders: ratios to the first.
 fn round(nth: u64, ways: &[CostlyWay], folder: &Path) -> Result<Vec<ResultRow>, String> {
     let mut alone = Spent::default();
-    let mut beside = [(Spent::default(), 0.0); CostlyWay::ALL.len()];
+    let mut beside = [MeasuredBeside::default(); CostlyWay::ALL.len()];
     for which in ORDERS[nth as usize % ORDERS.len()] {
         let way = CostlyWay::ALL.get(which);
         if way.is_some_and(|way| !ways.contains(way)) {
@@ -324,20 +348,58 @@ fn round(nth: u64, ways: &[CostlyWay], folder: &Path) -> Result<Vec<ResultRow>, 
         let before = recorder.cpu()?;
         let spent = compile(folder, REPEATS)?;
         let cpu = spent.cpu + recorder.cpu()? - before;
+        let unread = match way {
+            // Its buffers are the recording.
+            CostlyWay::Ring => None,
+            CostlyWay::Stream => unread_events(Path::new(INSTANCES), recorder.child.id()),
+        };
+        // What a process had is added to its parent's once that has waited for it.
+        let own = cpu_seconds("/proc/self/stat")?;
         let said = recorder.end()?;
+        let whole = cpu_seconds("/proc/self/stat")? - own;
         let (_, lost) = events_and_lost(&said).ok_or(format!("no count of events:\n{said}"))?;
-        beside[which] = (Spent { cpu, ..spent }, lost);
+        beside[which] = MeasuredBeside {
+            wall: spent.wall,
+            cpu,
+            cpu_to_end: spent.cpu + whole - before,
+            lost,
+            unread,
+        };
     }
     let mut rows = vec![row("round", "alone", "time", "s", alone.wall)];
     let measured = CostlyWay::ALL.into_iter().zip(beside);
-    for (way, (spent, lost)) in measured.filter(|(way, _)| ways.contains(way)) {
-        let of = |metric, unit, value| row("round", way.name(), metric, unit, value);
-        rows.push(of("time", "ratio", spent.wall / alone.wall));
-        rows.push(of("cpu", "ratio", spent.cpu / alone.cpu));
-        // A recorder that loses events has less to do.
-        rows.push(of("lost", "count", lost));
+    for (way, beside) in measured.filter(|(way, _)| ways.contains(way)) {
+        rows.extend(beside.rows(way, alone));
     }
     Ok(rows)
+}
+
+/// The compilation beside a recorder.
+#[derive(Clone, Copy, Default)]
+struct MeasuredBeside {
+    wall: f64,
+    /// Of both, while the compilation ran.
+    cpu: f64,
+    /// Of both, until the recorder had ended.
+    cpu_to_end: f64,
+    lost: f64,
+    /// Events that were not read when the compilation ended, where that can be known.
+    unread: Option<f64>,
+}
+
+impl MeasuredBeside {
+    fn rows(self, way: CostlyWay, alone: Spent) -> Vec<ResultRow> {
+        let of = |metric, unit, value| row("round", way.name(), metric, unit, value);
+        let mut rows = vec![
+            of("time", "ratio", self.wall / alone.wall),
+            of("cpu", "ratio", self.cpu / alone.cpu),
+            of("cpu_to_end", "ratio", self.cpu_to_end / alone.cpu),
+            // A recorder that loses events has less to do.
+            of("lost", "count", self.lost),
+        ];
+        rows.extend(self.unread.map(|unread| of("unread", "count", unread)));
+        rows
+    }
 }
 
 /// One stream beside the compilation for so many minutes.
@@ -368,6 +430,8 @@ fn long(minutes: u64, folder: &Path) -> Result<Vec<ResultRow>, String> {
         of("buffers", "MiB", BUFFERS_MIB as f64),
         of("cpu_share", "ratio", cpu / seconds),
         of("foreign", "CPUs", foreign),
+        // Of what form it is: recordings before this row are text.
+        of("pages", "count", 1.0),
     ])
 }
 
@@ -453,7 +517,7 @@ pub(crate) fn run(asked: &AskedCost) -> Result<(), String> {
 /// The table of the page; with the rounds of a stream that were taken later, if there are any.
 pub(crate) fn table(file: &ResultFile, later: Option<&ResultFile>) -> String {
     let mut out =
-        "| recorder | time of the work | CPU time of work and recorder | events lost |\n|---|---|---|---|\n"
+        "| recorder | time of the work | CPU time of work and recorder | the same until the recorder has ended | not read when the work ended | events lost |\n|---|---|---|---|---|---|\n"
             .to_owned();
     let of = |way: &str, metric: &str| {
         let later = later.and_then(|later| later.find("round", way, metric));
@@ -463,14 +527,18 @@ pub(crate) fn table(file: &ResultFile, later: Option<&ResultFile>) -> String {
         Some(row) => format!("{:.3} ({:.3} to {:.3})", row.median, row.min, row.max),
         None => "-".to_owned(),
     };
+    let most =
+        |way: &str, metric: &str| of(way, metric).map_or("-".to_owned(), |row| number(row.max));
     for way in CostlyWay::ALL.map(CostlyWay::name) {
         // Writing into a string cannot fail.
         let _ = writeln!(
             out,
-            "| `--{way}` | {} | {} | {} |",
+            "| `--{way}` | {} | {} | {} | {} | {} |",
             shown(way, "time"),
             shown(way, "cpu"),
-            of(way, "lost").map_or("-".to_owned(), |row| number(row.max)),
+            shown(way, "cpu_to_end"),
+            most(way, "unread"),
+            most(way, "lost"),
         );
     }
     let long = |metric: &str| {
@@ -480,8 +548,12 @@ pub(crate) fn table(file: &ResultFile, later: Option<&ResultFile>) -> String {
     if long("minutes") > 0.0 {
         let _ = writeln!(
             out,
-            "\nOne stream of {} minutes: {} events, {} lost, {} MiB written ({} an hour), at most {} MiB of memory and {} MiB of buffers, {:.1} % of a CPU.{}",
+            "\nOne stream of {} minutes{}: {} events, {} lost, {} MiB written ({} an hour), at most {} MiB of memory and {} MiB of buffers, {:.1} % of a CPU.{}",
             long("minutes").round(),
+            match file.find("long", CostlyWay::Stream.name(), "pages") {
+                Some(_) => "",
+                None => ", of the earlier recorder, which wrote text",
+            },
             number(long("events")),
             number(long("lost")),
             number((long("size") / MIB).round()),
@@ -552,10 +624,15 @@ mod tests {
         };
         let shown = table(&file, None);
         assert!(
-            shown.contains("| `--ring` | 1.010 (1.010 to 1.010) | 1.020 (1.020 to 1.020) | - |"),
+            shown.contains(
+                "| `--ring` | 1.010 (1.010 to 1.010) | 1.020 (1.020 to 1.020) | - | - | - |"
+            ),
             "{shown}"
         );
-        assert!(shown.contains("| `--stream` | - | - | - |"), "{shown}");
+        assert!(
+            shown.contains("| `--stream` | - | - | - | - | - |"),
+            "{shown}"
+        );
         assert!(!shown.contains("One stream"), "{shown}");
         let long = [
             ("minutes", 30.0),
@@ -569,7 +646,7 @@ mod tests {
         let long = long.map(|(metric, value)| row("long", "stream", metric, "x", value));
         file.rows.extend(long);
         let shown = table(&file, None);
-        let says = "One stream of 30 minutes: 1,000,000 events, 0 lost, 64 MiB written (128 an hour), at most 0 MiB of memory and 256 MiB of buffers, 1.5 % of a CPU. Other work than the compilation had 0.5 CPUs.";
+        let says = "One stream of 30 minutes, of the earlier recorder, which wrote text: 1,000,000 events, 0 lost, 64 MiB written (128 an hour), at most 0 MiB of memory and 256 MiB of buffers, 1.5 % of a CPU. Other work than the compilation had 0.5 CPUs.";
         assert!(shown.contains(says), "{shown}");
         // What was measured of a stream later stands in the place of what was before, and the rest stays.
         let later = ResultFile {
@@ -583,7 +660,52 @@ mod tests {
         };
         let shown = table(&file, Some(&later));
         assert!(shown.contains("| `--ring` | 1.010 "), "{shown}");
-        let stream = "| `--stream` | 1.004 (1.004 to 1.004) | 1.005 (1.005 to 1.005) | 3 |";
+        let stream = "| `--stream` | 1.004 (1.004 to 1.004) | 1.005 (1.005 to 1.005) | - | - | 3 |";
         assert!(shown.contains(stream) && shown.contains(says), "{shown}");
+        // A stream of pages says that it is one.
+        file.rows.push(row("long", "stream", "pages", "count", 1.0));
+        let shown = table(&file, Some(&later));
+        assert!(
+            shown.contains("One stream of 30 minutes: 1,000,000"),
+            "{shown}"
+        );
+    }
+
+    /// What a recorder does behind the work is its cost as much as what it does beside it.
+    #[test]
+    fn a_recorder_that_lags_is_not_shown_as_free() {
+        let alone = Spent {
+            wall: 10.0,
+            cpu: 20.0,
+        };
+        let lagging = MeasuredBeside {
+            wall: 10.0,
+            cpu: 20.0,
+            cpu_to_end: 25.0,
+            lost: 0.0,
+            unread: Some(1e6),
+        };
+        let run = crate::results::tests::run_record(0.0);
+        let rows = lagging.rows(CostlyWay::Stream, alone);
+        let shown = table(&ResultFile { run, rows }, None);
+        let says = "| `--stream` | 1.000 (1.000 to 1.000) | 1.000 (1.000 to 1.000) | 1.250 (1.250 to 1.250) | 1,000,000 | 0 |";
+        assert!(shown.contains(says), "{shown}");
+    }
+
+    #[test]
+    fn events_that_wait_in_a_recorder_s_buffers_are_counted() {
+        let root = std::env::temp_dir().join(format!("recording-cost-{}", std::process::id()));
+        for (folder, entries) in [
+            ("framewright-12/per_cpu/cpu0", 5),
+            ("framewright-12/per_cpu/cpu1", 7),
+            ("framewright-123/per_cpu/cpu0", 100),
+        ] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+            let stats = format!("entries: {entries}\noverrun: 3\n");
+            fs::write(root.join(folder).join("stats"), stats).unwrap();
+        }
+        let found = [12, 123, 1].map(|process| unread_events(&root, process));
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(found, [Some(12.0), Some(100.0), None]);
     }
 }
