@@ -16,8 +16,8 @@
 //! reclaim or by compaction. So the calls come in a random mix, first with much memory, and then with little.
 //!
 //! # What misses the bar
-//! Requests that compact: for frames, and `vmalloc` where it meets too little memory, which in a random mix it does with some
-//! seeds and not with others. On x86-64 the background compacts, too.
+//! Requests that compact: for frames, and `vmalloc` where it meets too little memory; and the background, where it compacts. In
+//! a random mix they do so with some seeds and not with others, and any change of the kernel's length is like another seed.
 //! Half the stack of a request that compacts is a batch of 64 moves, with a target for each, and the copy of it that clients
 //! see and may change. Batches of 16 moves would take a quarter of that, and moves of ten bytes a kilobyte less. But a moved
 //! frame would cost more (`cargo bench -p framewright-linux --bench moves`), and with short batches a client would flush
@@ -47,7 +47,8 @@ const REACHED: &[(&str, u64)] = if cfg!(target_arch = "riscv64") {
         ("alloc_run", 5584),
         ("alloc", 5480),
         ("alloc, pressed", 5480),
-        ("vmalloc", 5168),
+        ("vmalloc", 5460),
+        ("background", 4940),
     ]
 } else {
     &[

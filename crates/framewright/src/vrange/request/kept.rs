@@ -241,6 +241,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
 
     /// Gives back the kept areas of this CPU and of the depot, frames and all: as many pages as there are at first,
     /// because other CPUs may keep more meanwhile. What the platform cannot unmap, and the bound excludes, stays.
+    #[cold]
+    #[inline(never)]
     pub(in super::super) fn purge_kept(&mut self) -> Result<(), Poisoned> {
         self.evict_kept()?;
         self.purge();
@@ -248,6 +250,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     }
 
     /// The first step of that: these areas become lazy, or wait.
+    #[cold]
+    #[inline(never)]
     fn evict_kept(&mut self) -> Result<(), Poisoned> {
         // Before the rest, because a strict space keeps some of these.
         self.free_deferred();
