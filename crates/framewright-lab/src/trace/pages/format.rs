@@ -111,7 +111,7 @@ const FORMATS_BYTES_MAX: usize = 1 << 20;
 const PAGE_BYTES_MAX: usize = super::SECTION_BYTES_MAX / 2;
 
 impl PageFormats {
-    /// Reads the sections [`FORMATS`](super::FORMATS), in that order.
+    /// Reads the sections of the events' formats, in that order.
     ///
     /// # Errors
     /// What is wrong, and what was expected.
