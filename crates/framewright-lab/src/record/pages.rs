@@ -592,8 +592,11 @@ mod tests {
         assert!(lost >= 2, "{lost}");
         assert_eq!((held.len() - lost) as u64, fill.read);
         assert_eq!(fill.events, 0, "nothing is left");
-        assert_eq!(counts.lost_events, fill.overwritten);
-        assert_eq!(counts.lost_unknown, 0);
+        // The kernel says how many only where the page has room behind its records.
+        match counts.lost_unknown {
+            0 => assert_eq!(counts.lost_events, fill.overwritten),
+            _ => assert!(counts.lost_events < fill.overwritten, "{counts:?}"),
+        }
     }
 
     fn keep(folder: &Path, stream: &[u8], text: &[u8]) {
