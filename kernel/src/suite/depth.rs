@@ -16,8 +16,9 @@
 //! reclaim or by compaction. So the calls come in a random mix, first with much memory, and then with little.
 //!
 //! # What misses the bar
-//! Requests that compact: for frames, and `vmalloc` where it meets too little memory; and the background, where it compacts. In
-//! a random mix they do so with some seeds and not with others, and any change of the kernel's length is like another seed.
+//! Requests for frames and the background, where they compact. And `vmalloc`, where little memory is left: its page tables may
+//! want a frame in the midst of a purge, and the request for that frame goes to the clients. In a random mix they do so with some
+//! seeds and not with others, and any change of the kernel's length is like another seed.
 //! Half the stack of a request that compacts is a batch of 64 moves, with a target for each, and the copy of it that clients
 //! see and may change. Batches of 16 moves would take a quarter of that, and moves of ten bytes a kilobyte less. But a moved
 //! frame would cost more (`cargo bench -p framewright-linux --bench moves`), and with short batches a client would flush

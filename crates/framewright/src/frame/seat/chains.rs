@@ -308,13 +308,20 @@ impl BlockChains for Few<'_> {
         offset: usize,
         kind: (Order, Mobility),
     ) -> GiveOutcome {
-        zone.give_one(
-            seat.counters(),
-            offset,
-            kind,
-            Tag::cached(seat.number, kind.0, kind.1),
-        )
+        give_cached(zone, seat, offset, kind)
     }
+}
+
+/// Gives back a block that the seat has in its cache.
+#[inline(always)]
+fn give_cached<P>(
+    zone: &Zone<'_, P>,
+    seat: SeatWords<'_>,
+    offset: usize,
+    kind: (Order, Mobility),
+) -> GiveOutcome {
+    let tag = Tag::cached(seat.number, kind.0, kind.1);
+    zone.give_one(seat.counters(), offset, kind, tag)
 }
 
 /// Up to half a full cache of blocks, in chains by a few bits of their pageblocks: from a block to the next that may
@@ -397,11 +404,6 @@ impl BlockChains for Chains {
         offset: usize,
         kind: (Order, Mobility),
     ) -> GiveOutcome {
-        zone.give_one(
-            seat.counters(),
-            offset,
-            kind,
-            Tag::cached(seat.number, kind.0, kind.1),
-        )
+        give_cached(zone, seat, offset, kind)
     }
 }

@@ -170,8 +170,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// lazy, as in a [`vfree`](Self::vfree) that keeps nothing. Returns how many it freed. If there are none, it reads a few words.
     ///
     /// It may wait as `vfree`. When it returns, another CPU may still have some: one that frees them at the same time; or one whose
-    /// wait unwound, or whose platform failed to unmap. That CPU's next call of this, next purge or drain goes on with them, and
-    /// so does any CPU that stops all others. A poisoned space stays as it is.
+    /// wait unwound. That CPU's next call of this, next purge or drain goes on with them, and so does any CPU that stops all
+    /// others. A poisoned space stays as it is.
     #[cold]
     #[inline(never)] // Or its frame would be part of the stack of a request that compacts.
     pub fn free_deferred(&mut self) -> u64 {

@@ -455,7 +455,7 @@ impl<'m, P: RangePlatform> StoppedSpace<'_, 'm, P> {
     /// Makes deferred and kept areas lazy, and purges when the bound demands it. For use with all CPUs stopped.
     fn release_kept(&self, own: Held<'_, 'm, P>, frames: &mut impl FrameSource) {
         let space = self.set;
-        // Its own seat first, which takes what is deferred: if some cannot go, its next call goes on with it.
+        // Its own seat first: it takes what is deferred.
         for seat in core::iter::once(own).chain(self.seats()) {
             seat.begin_to_gather();
             let mut is_forced = false;
@@ -475,8 +475,8 @@ impl<'m, P: RangePlatform> StoppedSpace<'_, 'm, P> {
                 let has_lazy = |seat: Held<'_, '_, P>| seat.words.purgeable.get() != 0;
                 is_forced = !unmapped && !self.seats().any(has_lazy);
                 if !unmapped && !is_forced {
-                    // Pages that the platform cannot unmap stay lazy, and areas that would exceed the bound stay kept.
-                    return;
+                    // Pages that the platform cannot unmap stay lazy; areas that would exceed the bound stay kept, or deferred.
+                    return self.seats().for_each(|seat| seat.put_back_deferred());
                 }
             }
         }

@@ -61,20 +61,26 @@ impl<'m, P> Space<'m, P> {
 
     /// Defers the free of a live area, if its header is still `header`: of several frees one succeeds.
     pub(in super::super) fn defer(&self, at: u32, header: AreaHeader) -> bool {
-        let list = &self.words.depot.deferred;
-        let mut first = list.load(Relaxed);
+        let first = self.words.depot.deferred.load(Relaxed);
         let deferred = header.deferred(area_of(first));
         if !self.table.change_header(at, header, deferred) {
             return false;
         }
-        // Release: a CPU that takes the area sees its header. So does one that takes it after others, because each change of the
-        // word is an operation that also reads it.
+        self.put_deferred(at, header, first);
+        true
+    }
+
+    /// Puts an area on top of the list of deferred ones. Its header says that the next is `first`.
+    ///
+    /// Release: a CPU that takes the area sees its header. So does one that takes it after others, because each change of the
+    /// word is an operation that also reads it.
+    fn put_deferred(&self, at: u32, header: AreaHeader, mut first: u64) {
+        let list = &self.words.depot.deferred;
         while let Err(now) = list.compare_exchange_weak(first, u64::from(at) + 1, Release, Relaxed)
         {
             first = now;
             self.table.set_header(at, header.deferred(area_of(first)));
         }
-        true
     }
 
     /// The most pages that the depot holds: as many as one CPU keeps, if there is another CPU.
@@ -130,6 +136,23 @@ impl<'m, P: RangePlatform> Held<'_, 'm, P> {
         let next = header.and_then(AreaHeader::next);
         self.words.deferred.set_link(next);
         header.map(|_| at)
+    }
+
+    /// Puts the deferred areas that the seat has back on the space's list, where each CPU finds them. For use with all CPUs
+    /// stopped.
+    pub(in super::super) fn put_back_deferred(&self) {
+        let _moving = self.words.moving();
+        let evicting = self.words.evicting.link();
+        let mut next = evicting.filter(|&at| self.header(at).is_deferred());
+        if next.is_some() {
+            self.words.evicting.set_link(None);
+        }
+        while let Some(at) = next.take().or_else(|| self.take_deferred()) {
+            let header = self.header(at).deferred(None);
+            self.space.table.set_header(at, header);
+            // If others are there, the exchange fails and says which.
+            self.space.put_deferred(at, header, 0);
+        }
     }
 
     /// Whether the seat's lists have room for another area of `pages` pages. With other CPUs, one

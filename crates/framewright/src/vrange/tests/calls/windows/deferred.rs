@@ -66,6 +66,17 @@ fn what_cannot_be_deferred_is_an_error_that_changes_nothing() {
     space.verify().unwrap();
 }
 
+/// Defers areas that have all frames there are.
+fn all_frames_are_deferred(space: &WindowSpace, seat: &mut WindowSeat, state: &WindowState) {
+    let areas: Vec<_> = (0..9)
+        .map(|_| seat.vmalloc(&AreaRequest::new(50)).unwrap())
+        .collect();
+    state.frames_max.set(state.out.borrow().len() as u64);
+    for area in areas {
+        space.vfree_atomic(area).unwrap();
+    }
+}
+
 /// V8: a request has what deferred areas have, address space and frames, before it fails.
 #[test]
 fn a_request_that_may_wait_has_what_is_deferred() {
@@ -98,14 +109,7 @@ fn a_request_that_may_wait_has_what_is_deferred() {
         other.free_area(area).unwrap();
         other.drain();
 
-        // The frames: as many as the areas have.
-        let areas: Vec<_> = (0..9)
-            .map(|_| seat.vmalloc(&AreaRequest::new(50)).unwrap())
-            .collect();
-        state.frames_max.set(state.out.borrow().len() as u64);
-        for area in areas {
-            space.vfree_atomic(area).unwrap();
-        }
+        all_frames_are_deferred(space, &mut seat, &state);
         let area = seat.vmalloc(&AreaRequest::new(400)).unwrap();
         seat.vfree(area).unwrap();
         seat.drain();
@@ -193,13 +197,7 @@ fn v8_what_another_cpu_has_taken_off_the_list_serves_a_request() {
         other.drain();
 
         // And their frames are another request's.
-        let areas: Vec<_> = (0..9)
-            .map(|_| seat.vmalloc(&AreaRequest::new(50)).unwrap())
-            .collect();
-        state.frames_max.set(state.out.borrow().len() as u64);
-        for area in areas {
-            space.vfree_atomic(area).unwrap();
-        }
+        all_frames_are_deferred(space, &mut seat, &state);
         gather(&seat);
         let area = other.vmalloc(&AreaRequest::new(400)).unwrap();
         other.vfree(area).unwrap();
@@ -221,5 +219,31 @@ fn a_drain_of_nothing_is_no_move() {
         let moves = space.moves();
         seat.drain();
         assert!(space.moves() == moves);
+    }
+}
+
+/// Where nothing can be unmapped, a stop leaves what exceeds the bound deferred, and in the list of all CPUs.
+#[test]
+fn what_a_stop_cannot_free_is_there_for_every_cpu() {
+    for config in configs() {
+        let (space, mut seat, mut other, state) = with_windows(&config, 7);
+        let pages = space.pages() / 10;
+        let areas: Vec<_> = (0..9)
+            .map(|_| seat.vmalloc(&AreaRequest::new(pages)).unwrap())
+            .collect();
+        for &area in &areas {
+            space.vfree_atomic(area).unwrap();
+        }
+        gather(&seat);
+        state.fails_to_unmap.set(true);
+        assert!(other.drain_within(0));
+        let is_deferred = |area: &&Page| state_of(space, **area) == Some(AreaState::Deferred);
+        let left = areas.iter().filter(is_deferred).count() as u64;
+        assert!(left > 0, "there is room for all");
+        state.fails_to_unmap.set(false);
+        assert_eq!(other.free_deferred(), left);
+        seat.drain();
+        space.verify().unwrap();
+        assert_eq!(state.out.borrow().len(), 0, "V7");
     }
 }
