@@ -72,8 +72,7 @@ impl Installed {
             fs::remove_dir_all(&prefix)
                 .map_err(|error| format!("{}: {error}", prefix.display()))?;
         }
-        let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.current_dir(boot::root());
+        let mut cargo = boot::cargo();
         cargo.args([
             "cinstall",
             "--release",

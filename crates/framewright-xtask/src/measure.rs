@@ -353,7 +353,7 @@ fn said(file: &ResultFile) -> String {
 /// Builds all first: nothing is compiled while something is measured.
 fn build(chosen: &[&Measurement]) -> Result<(), String> {
     let build = |words: &[&str]| {
-        let status = cargo().args(words).status();
+        let status = boot::cargo().args(words).status();
         let status = status.map_err(|error| format!("cargo: {error}"))?;
         if status.success() {
             Ok(())
@@ -378,12 +378,6 @@ fn build(chosen: &[&Measurement]) -> Result<(), String> {
         println!("Linux's own allocator of address space is not compared: {error}");
     }
     Ok(())
-}
-
-fn cargo() -> Command {
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(boot::root());
-    command
 }
 
 /// The laboratory's program. Cargo does not run it, because it would build it anew after a commit.
@@ -457,7 +451,7 @@ impl Measurement {
         let mut to_run = if words[0] == "framewright" {
             laboratory()
         } else {
-            cargo()
+            boot::cargo()
         };
         to_run.args(&words[1..]);
         if words[0] == "cargo" && !words.iter().any(|word| word == "--") {

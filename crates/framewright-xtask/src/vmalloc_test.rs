@@ -291,8 +291,7 @@ fn programs(is_as_built: bool) -> Result<Option<String>, String> {
     if is_as_built {
         return read();
     }
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(boot::root());
+    let mut cargo = boot::cargo();
     cargo.args([
         "run",
         "--release",

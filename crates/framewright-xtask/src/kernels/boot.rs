@@ -98,12 +98,18 @@ pub(crate) fn build(arch: KernelArch) -> Result<PathBuf, String> {
     build_with(arch, None)
 }
 
+/// The cargo that runs this program, in the repository's root.
+pub(crate) fn cargo() -> Command {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(root());
+    cargo
+}
+
 /// Builds the kernel with its tests, or with these features in their place, and says where it is. The next build overwrites it.
 pub(crate) fn build_with(arch: KernelArch, features: Option<&str>) -> Result<PathBuf, String> {
     let (root, triple) = (root(), arch.target());
     let target = root.join("target/kernel");
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(cargo)
+    let built = cargo()
         .args([
             "build",
             "--release",

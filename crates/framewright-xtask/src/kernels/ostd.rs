@@ -5,7 +5,6 @@ use super::boot::{self, Accelerator, KernelArch, QemuMachine};
 use crate::machine;
 use crate::pages::{self, number};
 use crate::results::{ResultFile, ResultRow, RowSource, RunRecord};
-use std::env;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -230,7 +229,7 @@ fn build(variant: &str) -> Result<PathBuf, String> {
     let folder = boot::root().join("adapters/ostd");
     let target = boot::root().join("target/ostd");
     let cargo = || {
-        let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        let mut cargo = boot::cargo();
         // Its own folder says how it is built: flags of the caller's workspace are not its.
         cargo.current_dir(&folder).env("CARGO_TARGET_DIR", &target);
         cargo.env_remove("RUSTFLAGS");

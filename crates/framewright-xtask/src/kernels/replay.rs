@@ -7,7 +7,6 @@
 use super::boot::{self, BootEnd, KernelArch, QemuMachine};
 use super::figures::{KernelFigure, VfreeMode};
 use serde_json::Value;
-use std::env;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -80,10 +79,8 @@ impl Drop for StreamFile {
 
 /// Builds the program that makes streams; where cargo says that it is.
 fn maker() -> Result<PathBuf, String> {
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     // With the features that the workspace's tests have, so that what they have built is built.
-    let built = Command::new(cargo)
-        .current_dir(boot::root())
+    let built = boot::cargo()
         .args(["build", "--quiet", "--workspace", "--example", MAKER])
         .arg("--message-format=json-render-diagnostics")
         .stdin(Stdio::null())
@@ -291,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_streams_header_is_read_and_the_file_goes_with_its_owner() {
-        let path = env::temp_dir().join(format!("framewright-{}.replay", std::process::id()));
+        let path = std::env::temp_dir().join(format!("framewright-{}.replay", std::process::id()));
         let file = StreamFile(path.clone());
         let words = [1u64, 2, 3, 77, 5];
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();

@@ -36,7 +36,6 @@ pub(crate) use groups::group_of;
 use profile::{CallgrindPart, EventCount};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -227,8 +226,7 @@ fn count(
 
 /// The programs of the benchmarks.
 fn build() -> Result<BTreeMap<String, PathBuf>, String> {
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(boot::root());
+    let mut cargo = boot::cargo();
     cargo.args(["bench", "-p", "framewright-linux", "--no-run", "--quiet"]);
     cargo.arg("--message-format=json-render-diagnostics");
     // By itself the crate asks the kernel where its own code for programs lies, and valgrind does not let it there.
