@@ -457,6 +457,20 @@ mod tests {
         }
     }
 
+    /// What copies the instance's pages, into memory.
+    fn pump_of(instance: &Instance<'_>) -> StreamPump<KernelPages<fs::File>, TakenStream> {
+        let texts = instance.page_formats().unwrap();
+        let formats = PageFormats::read([0, 1, 2].map(|nth| texts[nth].as_bytes())).unwrap();
+        let now = crate::record::monotonic_ns;
+        let pages = KernelPages::new(instance.pages().unwrap(), formats, None, now);
+        let mut writer =
+            StreamWriter::new(TakenStream::default(), None, STREAM_MAGIC_PAGES).unwrap();
+        for (name, text) in FORMATS.iter().zip(&texts) {
+            writer.section(name, text.as_bytes()).unwrap();
+        }
+        StreamPump::new(pages, writer, 0)
+    }
+
     /// `FRAMEWRIGHT_SAMPLE` names a folder where both forms are kept: so `traces/pages.*` was made.
     #[test]
     fn pages_of_this_kernel_mean_what_it_prints_of_them() {
@@ -466,7 +480,6 @@ mod tests {
         };
         let kept = std::env::var_os("FRAMEWRIGHT_SAMPLE");
         let instance = Instance::make(&tracefs, 64, BufferKeeps::Oldest).unwrap();
-        let texts = instance.page_formats().unwrap();
         if instance.adds_chains() {
             println!("skipped: this machine's tracing adds call chains to events");
             return;
@@ -475,15 +488,7 @@ mod tests {
         // Reading the text takes nothing from the buffers.
         let mut text = Vec::new();
         instance.text().unwrap().read_to_end(&mut text).unwrap();
-        let formats = PageFormats::read([0, 1, 2].map(|nth| texts[nth].as_bytes())).unwrap();
-        let now = crate::record::monotonic_ns;
-        let pages = KernelPages::new(instance.pages().unwrap(), formats, None, now);
-        let mut writer =
-            StreamWriter::new(TakenStream::default(), None, STREAM_MAGIC_PAGES).unwrap();
-        for (name, text) in FORMATS.iter().zip(&texts) {
-            writer.section(name, text.as_bytes()).unwrap();
-        }
-        let mut pump = StreamPump::new(pages, writer, 0);
+        let mut pump = pump_of(&instance);
         let no = AtomicBool::new(false);
         pump.drain(&no).unwrap();
         let fill = instance.fill().unwrap();
@@ -552,16 +557,7 @@ mod tests {
             println!("skipped: this machine's tracing adds call chains to events");
             return;
         }
-        let texts = instance.page_formats().unwrap();
-        let formats = PageFormats::read([0, 1, 2].map(|nth| texts[nth].as_bytes())).unwrap();
-        let now = crate::record::monotonic_ns;
-        let pages = KernelPages::new(instance.pages().unwrap(), formats, None, now);
-        let mut writer =
-            StreamWriter::new(TakenStream::default(), None, STREAM_MAGIC_PAGES).unwrap();
-        for (name, text) in FORMATS.iter().zip(&texts) {
-            writer.section(name, text.as_bytes()).unwrap();
-        }
-        let mut pump = StreamPump::new(pages, writer, 0);
+        let mut pump = pump_of(&instance);
         for _ in 0..2 {
             // Until a CPU has overwritten events of its own, and then what is there is read: a second time behind those.
             instance.set_tracing(true).unwrap();
