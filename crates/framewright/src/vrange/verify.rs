@@ -2,7 +2,7 @@
 
 use super::purge::lazy_pages;
 use super::span::{SpanBits, SpanOwner, bits};
-use super::{AreaState, Space};
+use super::{AreaHeader, AreaState, Space};
 use crate::platform::RangePlatform;
 use crate::seats::SeatSet;
 use crate::stats::Broken;
@@ -22,6 +22,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
     pub fn verify(&self) -> Result<(), Broken> {
         let stopped = self.lock_stops().stop();
         let _stopped = stopped.map_err(|_| self.broken("V11: not poisoned", 0))?;
+        self.verify_deferred()?;
         let held = self.lock_arena();
         let guard = &held.guard;
         guard
@@ -39,8 +40,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
             if self.spans.get(number).owner() == SpanOwner::Arena {
                 let pages = self.verify_area(at, end)?;
                 let header = self.table.header(at);
-                freed_in_arena +=
-                    u32::from(header.map(super::AreaHeader::state) == Some(AreaState::Lazy));
+                freed_in_arena += u32::from(header.map(AreaHeader::state) == Some(AreaState::Lazy));
                 at += pages;
             } else {
                 self.check("V3: a span is one CPU's", at, place == 0)?;
@@ -52,6 +52,32 @@ impl<'m, P: RangePlatform> Space<'m, P> {
         drop(held);
         self.verify_lists(freed_in_arena)?;
         self.verify_lazy()
+    }
+
+    /// V13: checks that the areas in lists of deferred ones, and those that seats evict, are deferred, and that none is there
+    /// twice. Callers may add to the list meanwhile: so it is looked at before the areas are counted.
+    fn verify_deferred(&self) -> Result<(), Broken> {
+        let mut listed = 0;
+        let seats = self.all_seats().map(|seat| seat.deferred.link());
+        for first in seats.chain([self.first_deferred()]) {
+            let mut next = first;
+            while let Some(at) = next {
+                let header = self.table.header(at).filter(AreaHeader::is_deferred);
+                let header = header.filter(|_| listed < self.shape.pages);
+                let header = header.ok_or(self.broken("V13: a list of deferred areas", at))?;
+                listed += 1;
+                next = header.next();
+            }
+        }
+        let evicted = self.all_seats().filter_map(|seat| seat.evicting.link());
+        let is_deferred = |at: &u32| {
+            let header = self.table.header(*at);
+            header.as_ref().is_some_and(AreaHeader::is_deferred)
+        };
+        listed += evicted.filter(is_deferred).count();
+        let mut all = 0;
+        self.for_each_area(|area| all += usize::from(area.state == AreaState::Deferred));
+        self.check("V13: a deferred area is in one list", 0, listed <= all)
     }
 
     /// V1: checks that each freed area of the arena, and each span with pages that wait for a flush, is in one list,
@@ -107,7 +133,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
         let starts = self.spans.get(number).starts_at(place);
         self.check("V1: a gap or an area", at, starts)?;
         let header = self.table.header(at);
-        let pages = header.map_or(0, super::AreaHeader::pages);
+        let pages = header.map_or(0, AreaHeader::pages);
         self.check("V1: an area has pages", at, pages != 0 && pages <= end - at)?;
         if header.is_some_and(|header| header.state() == AreaState::Kept) {
             for page in at..at + pages - 1 {
@@ -207,7 +233,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
     fn verify_as_a_whole(&self, number: u32, place: u32, pages: u32) -> Result<(), Broken> {
         let span = self.spans.get(number);
         let at = self.spans.first(number) + place;
-        let freed = self.table.header(at).map(super::AreaHeader::state) == Some(AreaState::Lazy);
+        let freed = self.table.header(at).map(AreaHeader::state) == Some(AreaState::Lazy);
         let (lazy, waiting) = (span.bits(SpanBits::Lazy), span.bits(SpanBits::Waiting));
         let is_sent = bits::has_all(span.sent(), place, 1);
         let others = bits::count_in(span.sent(), place, pages) - u32::from(is_sent);
@@ -238,9 +264,9 @@ impl<'m, P: RangePlatform> Space<'m, P> {
             let at = first + place;
             let header = self.table.header(at);
             let starts = span.starts_at(place);
-            let state = header.filter(|_| starts).map(super::AreaHeader::state);
+            let state = header.filter(|_| starts).map(AreaHeader::state);
             if state == Some(AreaState::Live) || state == Some(AreaState::Kept) {
-                let pages = header.map_or(1, super::AreaHeader::pages);
+                let pages = header.map_or(1, AreaHeader::pages);
                 self.check("V1: slots do not overlap", at, place >= live_end)?;
                 live_end = place + pages.next_power_of_two();
                 self.check("V1: a slot is in its block", at, live_end <= all)?;

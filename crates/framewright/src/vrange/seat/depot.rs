@@ -59,6 +59,10 @@ impl<'m, P> Space<'m, P> {
         self.words.depot.deferred.load(Acquire) != 0
     }
 
+    pub(in super::super) fn first_deferred(&self) -> Option<u32> {
+        area_of(self.words.depot.deferred.load(Acquire))
+    }
+
     /// Defers the free of a live area, if its header is still `header`: of several frees one succeeds.
     pub(in super::super) fn defer(&self, at: u32, header: AreaHeader) -> bool {
         let first = self.words.depot.deferred.load(Relaxed);

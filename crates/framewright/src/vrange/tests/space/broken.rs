@@ -190,3 +190,28 @@ fn v9_areas_that_are_in_no_state_or_in_two_are_named() {
     });
     of.finds("V9: lazy or waiting as a whole");
 }
+
+#[test]
+fn v13_lists_of_deferred_areas_that_have_others_or_one_twice_are_named() {
+    let of = SpoiledSpace::new();
+    let pages = of.header(of.live).pages();
+    let areas = [of.live, of.arena_live];
+    for at in areas {
+        let header = AreaHeader::live(AreaKind::Vmalloc, pages, 0);
+        of.space.table.set_header(at, header);
+        of.space.vfree_atomic(of.space.page(at)).unwrap();
+    }
+    of.is_whole();
+    let live = AreaHeader::live(AreaKind::Vmalloc, pages, 0);
+    of.with_header(of.live, live, "V13: a list of deferred areas");
+    let circle = of.header(of.live).deferred(Some(of.arena_live));
+    of.with_header(of.live, circle, "V13: a list of deferred areas");
+    let seat = of.space.seat_words(1);
+    seat.deferred.set_link(Some(of.live));
+    of.finds("V13: a deferred area is in one list");
+    seat.deferred.set_link(None);
+    seat.evicting.set_link(Some(of.live));
+    of.finds("V13: a deferred area is in one list");
+    seat.evicting.set_link(None);
+    of.is_whole();
+}
