@@ -39,14 +39,15 @@ static SERVED_ON: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS
 /// Beside other CPUs one request of handlers in so many may fail, rounded up.
 const FAILED_ONE_OF: u64 = 1000;
 
-/// Of so many areas that handlers free they defer one. CPUs that hardly do more than tick make more of them than one CPU frees
-/// at that time: with every second one memory ran out.
-const DEFERRED_ONE_OF: u64 = 16;
+/// Of so many areas that handlers free they defer one.
+const DEFERRED_ONE_OF: u64 = 2;
 
 /// The pages of a handler's area.
 const PAGES: u64 = 3;
 
-/// The least time between two ticks: `tick=` on the command line.
+/// The least time between two ticks of a CPU, for each CPU: `tick=` on the command line. The emulator's CPUs take turns, and time
+/// passes for all of them in each turn. So with as little for several CPUs a tick would be due again at the end of the last, and
+/// their calls would stand still.
 static TICK_LEAST: AtomicU64 = AtomicU64::new(700);
 
 /// By CPU, a bit: its ticks do nothing from here on.
@@ -101,7 +102,7 @@ fn free(cpu: &mut KernelCpu, page: Page) {
 
 fn next_tick() {
     // Odd and changing, so that it falls on other instructions each time.
-    let least = TICK_LEAST.load(Relaxed);
+    let least = TICK_LEAST.load(Relaxed) * u64::from(crate::cpus());
     let ticks = least + TICKS.load(Relaxed) * 37 % (least + 200);
     set_timer(ticks as u32);
 }

@@ -92,7 +92,7 @@ const PASSED: &[(u16, &str, &str, &str, &str)] = &[
     (2, "512M", "microvm", "smp", "loops=2000 lazy=16"),
     (2, "512M", "microvm", "smp", "loops=2000 locks=1"),
     (4, "512M", "microvm", "smp", "loops=1000 locks=1"),
-    (4, "512M", "microvm", "ticks", "loops=400 handlers=1"),
+    (4, "512M", "microvm", "ticks", "loops=1000 handlers=1"),
     (2, "512M", "microvm", "smp", "loops=600 strict=0"),
     (2, "512M", "microvm", "handover", "loops=400 lazy=16 kept=0"),
     (4, "512M", "microvm", "handover", "loops=200 lazy=16 kept=0"),
