@@ -109,7 +109,7 @@ impl<'z, 'm, P: FramePlatform> Reclaim<'z, 'm, P> {
                 // Before the first stall, and after every last try, the blocks in all CPUs' caches
                 // count: there must be no stall where there is a block.
                 let is_first = efforts.rounds == 0 && efforts.compactions == 0;
-                let found = match frames.try_alloc(order, mobility) {
+                let found = match frames.try_alloc_again(order, mobility) {
                     None if is_first => frames.alloc_at_rest(order, mobility).ok(),
                     found => found,
                 };

@@ -173,7 +173,7 @@ impl<'z, 'm, P: FramePlatform> CpuRequests<'_, 'z, 'm, P> {
             order,
             mobility,
             context,
-            goes_on,
+            ..
         } = request;
         let reclaim = self.reclaim;
         let may_help = context.may_block && context.may_reclaim;
@@ -187,7 +187,7 @@ impl<'z, 'm, P: FramePlatform> CpuRequests<'_, 'z, 'm, P> {
         *self.left = u64::from(*self.left).saturating_sub(frames) as u32;
         // The look came before the cache, so the cache is still to be tried. A block there costs no wait
         // and contaminates no pageblock.
-        if is_look_due && let Some(frame) = self.frames.alloc_cached(order, mobility) {
+        if is_look_due && let Some(frame) = self.frames.alloc_cached_again(order, mobility) {
             return Ok(frame);
         }
         let spread = reclaim.zone().spreads(order, mobility);
@@ -207,7 +207,7 @@ impl<'z, 'm, P: FramePlatform> CpuRequests<'_, 'z, 'm, P> {
             }
             reclaim.wake(Lack::Pageblocks);
         }
-        if let Some(frame) = self.frames.try_alloc(order, mobility) {
+        if let Some(frame) = self.frames.try_alloc_again(order, mobility) {
             return Ok(frame);
         }
         reclaim.wake(if order == Order::ZERO {
@@ -217,11 +217,22 @@ impl<'z, 'm, P: FramePlatform> CpuRequests<'_, 'z, 'm, P> {
         });
         if may_help {
             reclaim.obtain(self.frames, request, clients)
-        } else if context.may_block {
+        } else {
+            self.alloc_without_help(request)
+        }
+    }
+
+    /// Serves a request that may not wait, or not reclaim, with what there is.
+    #[inline(never)]
+    fn alloc_without_help(self, request: &BlockRequest) -> Result<Frame, AllocError> {
+        let &BlockRequest {
+            order, mobility, ..
+        } = request;
+        if request.context.may_block {
             // A request that must not reclaim does not make all other CPUs wait for a costly order either
             // (F8).
             self.frames.alloc(order, mobility)
-        } else if goes_on {
+        } else if request.goes_on {
             self.frames.alloc_at_once_first(order, mobility)
         } else {
             self.frames.alloc_at_once(order, mobility)
@@ -230,6 +241,7 @@ impl<'z, 'm, P: FramePlatform> CpuRequests<'_, 'z, 'm, P> {
 
     /// Looks at the watermarks, and may wake the background. Returns whether the request would leave fewer
     /// free frames than the min watermark.
+    #[inline(never)]
     fn look(&mut self, request: &BlockRequest) -> bool {
         let reclaim = self.reclaim;
         let min = reclaim.watch().targets.frames.min;

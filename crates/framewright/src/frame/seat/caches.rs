@@ -49,6 +49,7 @@ impl<'m> SeatWords<'m> {
 
     /// Gives back some of the older half of one cache, if it has any: blocks of few pageblocks, because that takes a
     /// while for each.
+    #[inline(never)]
     pub(super) fn spill_some<P>(self, zone: &Zone<'m, P>, mobility: Mobility, order: Order) {
         let cached = self.cached(mobility, order.index());
         let entries = &self.entries(mobility, order.index())[..cached];

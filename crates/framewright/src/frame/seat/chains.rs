@@ -149,7 +149,6 @@ impl<'m, P> Zone<'m, P> {
         (order, mobility): (Order, Mobility),
         work_max: usize,
     ) -> (u64, u64) {
-        let cached = Tag::cached(seat.number, order, mobility);
         let all = low_bits(chains.len());
         let mut done = 0u64;
         let mut given = 0;
@@ -180,32 +179,53 @@ impl<'m, P> Zone<'m, P> {
                 }
             }
             work += WORK_LOCKED;
-            let Some(mut held) = self.try_lock(seat.counters(), id) else {
-                given += self.leave_cached(seat, chains.offset(first), (order, mobility));
-                continue;
-            };
-            // Gathers the blocks of one word, to give them back together.
-            let (mut word, mut mask) = (self.slot(chains.offset(first)) / 64, WordMask::default());
-            let mut next = Some(first);
-            while let Some(nth) = next {
-                next = chains.next_of(nth, id);
-                done |= 1 << nth;
-                let offset = chains.offset(nth);
-                if self.tag(offset) != cached {
-                    self.count_corruption();
-                    continue;
-                }
-                self.set_tag(offset, Tag::NONE);
-                let slot = self.slot(offset);
-                if slot / 64 != word {
-                    given += held.give_mask(word, mask, order, mobility);
-                    (word, mask) = (slot / 64, WordMask::default());
-                }
-                mask.add((slot % 64) as u32, order);
-            }
-            given += held.give_mask(word, mask, order, mobility);
-            held.unlock();
+            let (given_here, done_here) =
+                self.give_chain(seat, chains, (first, id), (order, mobility));
+            given += given_here;
+            done |= done_here;
         }
+        (given, done)
+    }
+
+    /// The same for the blocks from `first` on that lie in pageblock `id`, under its lock, or just for `first` where another CPU
+    /// holds that.
+    ///
+    /// Not inlined: what this needs would lie on the stack where a block goes back without the lock.
+    #[inline(never)]
+    fn give_chain(
+        &self,
+        seat: SeatWords<'m>,
+        chains: &impl BlockChains,
+        (first, id): (usize, usize),
+        (order, mobility): (Order, Mobility),
+    ) -> (u64, u64) {
+        let cached = Tag::cached(seat.number, order, mobility);
+        let Some(mut held) = self.try_lock(seat.counters(), id) else {
+            let offset = chains.offset(first);
+            return (self.leave_cached(seat, offset, (order, mobility)), 0);
+        };
+        // Gathers the blocks of one word, to give them back together.
+        let (mut word, mut mask) = (self.slot(chains.offset(first)) / 64, WordMask::default());
+        let (mut given, mut done) = (0, 0);
+        let mut next = Some(first);
+        while let Some(nth) = next {
+            next = chains.next_of(nth, id);
+            done |= 1 << nth;
+            let offset = chains.offset(nth);
+            if self.tag(offset) != cached {
+                self.count_corruption();
+                continue;
+            }
+            self.set_tag(offset, Tag::NONE);
+            let slot = self.slot(offset);
+            if slot / 64 != word {
+                given += held.give_mask(word, mask, order, mobility);
+                (word, mask) = (slot / 64, WordMask::default());
+            }
+            mask.add((slot % 64) as u32, order);
+        }
+        given += held.give_mask(word, mask, order, mobility);
+        held.unlock();
         (given, done)
     }
 

@@ -189,6 +189,19 @@ impl<'z, 'm, P: FramePlatform> Seat<'z, 'm, P> {
         }
     }
 
+    /// [`alloc_cached`](Self::alloc_cached) for the slow paths of requests: not inlined, because what it needs would lie on
+    /// the stack with all that they call.
+    #[inline(never)]
+    pub(crate) fn alloc_cached_again(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
+        self.alloc_cached(order, mobility)
+    }
+
+    /// [`try_alloc`](Self::try_alloc) for them.
+    #[inline(never)]
+    pub(crate) fn try_alloc_again(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {
+        self.try_alloc(order, mobility)
+    }
+
     /// The seat is busy before, perhaps while another CPU claims it, and idle after.
     #[inline(never)]
     fn try_alloc_slow(&mut self, order: Order, mobility: Mobility) -> Option<Frame> {

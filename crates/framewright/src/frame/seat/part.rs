@@ -130,6 +130,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
     }
 
     /// Whether each frame of a run belongs to an allocation.
+    #[inline(never)]
     fn check_allocated(&self, run: Run) -> Result<(), FreeError> {
         let mut at = run.start();
         while at < run.end() {
@@ -244,6 +245,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
 
     /// The same, for an allocation that another CPU may be splitting: it has no tags then.
     #[cold]
+    #[inline(never)]
     fn allocation_in_turn(&self, frame: Frame) -> Option<(Frame, Order)> {
         let offset = self.zone.offset(frame)?;
         self.enter();
@@ -344,6 +346,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
     }
 
     /// Makes the block of `order` at `frame` an allocation of its own, if it is part of one.
+    #[inline(never)]
     fn cut_out(&self, frame: Frame, order: Order) -> Result<(), FreeError> {
         let zone = self.zone;
         let Some(offset) = zone.offset(frame).filter(|_| frame.is_aligned(order)) else {

@@ -86,14 +86,14 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
     /// Takes up to `out.len()` blocks of `order` to move contents to, live and movable: the
     /// smallest free blocks that suffice, in the fullest pageblocks, as for movable requests. The
     /// search does not go by position: it takes the cheapest pageblock in the index, and stays
-    /// there until that is full.
+    /// there until that is full. Fills `out` with the blocks' offsets in the zone.
     ///
     /// Never waits; passes by the pageblocks that other CPUs hold.
     pub(crate) fn take_targets(
         &mut self,
         order: Order,
         room: TargetRoom,
-        out: &mut [Frame],
+        out: &mut [u32],
     ) -> FoundTargets {
         let zone = self.zone;
         let mut found = FoundTargets::default();
@@ -105,11 +105,8 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         } else {
             self.take_small_targets(order, room, out, &mut found);
         }
-        for frame in &out[..found.taken] {
-            zone.set_tag(
-                zone.offset_unchecked(*frame),
-                Tag::live(order, Mobility::Movable),
-            );
+        for offset in &out[..found.taken] {
+            zone.set_tag(*offset as usize, Tag::live(order, Mobility::Movable));
         }
         let frames = order.frames() * found.taken as u64;
         let counters = self.words.counters();
@@ -119,7 +116,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         found
     }
 
-    fn take_large_targets(&self, order: Order, out: &mut [Frame], found: &mut FoundTargets) {
+    fn take_large_targets(&self, order: Order, out: &mut [u32], found: &mut FoundTargets) {
         let mobility = Mobility::Movable;
         for out in out {
             found.looks += 1;
@@ -132,7 +129,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
             };
             // `big` counts what it takes, and so does the caller: count it once.
             self.words.counters().net.add(order.frames().wrapping_neg());
-            *out = self.zone.frame(offset);
+            *out = offset as u32;
             found.taken += 1;
         }
     }
@@ -141,7 +138,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         &self,
         order: Order,
         room: TargetRoom,
-        out: &mut [Frame],
+        out: &mut [u32],
         found: &mut FoundTargets,
     ) {
         let zone = self.zone;
@@ -186,16 +183,14 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         (list, class): (usize, u16),
         (order, size): (Order, u8),
         room: TargetRoom,
-        out: &mut [Frame],
+        out: &mut [u32],
         found: &mut FoundTargets,
     ) {
         let zone = self.zone;
         let row = zone.row(usize::from(size), class);
         let end = zone.policy.end(Mobility::Movable);
         let mut at = None;
-        let mut offsets = [0u32; 64];
         for _ in 0..TRIES {
-            let left = (out.len() - found.taken).min(offsets.len());
             let Some(id) = zone.index.find(row, end, at, true) else {
                 if at.is_none() {
                     zone.index.lower_flag(list, row);
@@ -211,12 +206,8 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
             let is_as_found =
                 meta.class() == class && meta.orders() >> size & 1 != 0 && !meta.is_isolated();
             if is_as_found && is_target(&held, room, order) {
-                let taken = held.take(size, order, Mobility::Movable, &mut offsets[..left], 0);
-                let into = &mut out[found.taken..found.taken + taken];
-                for (out, &offset) in into.iter_mut().zip(&offsets) {
-                    *out = zone.frame(offset as usize);
-                }
-                found.taken += taken;
+                let out = &mut out[found.taken..];
+                found.taken += held.take(size, order, Mobility::Movable, out, 0);
             }
             held.unlock();
             if found.taken == out.len() {

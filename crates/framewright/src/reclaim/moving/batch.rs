@@ -5,62 +5,87 @@ use crate::units::{Frame, Order};
 
 /// Moves offered to clients at a time: enough that a client's work for a whole batch costs each move little.
 pub(super) const BATCH: usize = 64;
-const _: () = assert!(BATCH <= 256, "a place in a batch is a byte");
+const _: () = assert!(BATCH <= 64, "a place in a batch is a bit");
 
-/// Moves to be offered together.
+/// Moves to be offered together: of the engine's own, by ten bytes each.
 ///
-/// It lies on the stack of a request that may come from deep in a kernel (1.5 KiB). What a client sees, and may change, is
-/// as much again (see [`offer`](Self::offer)). So a batch has one owner, which fills it again for the next moves.
+/// It lies on the stack of a request that may come from deep in a kernel, beside [what a client sees](Self::offer). So a
+/// batch has one owner, which fills it again for the next moves.
 pub(super) struct MoveBatch {
-    pub(super) moves: [Move; BATCH],
+    /// The first frame of the zone, from which a frame's number has 32 bits, as in a CPU's caches.
+    base: Frame,
+    from: [u32; BATCH],
+    to: [u32; BATCH],
+    orders: [Order; BATCH],
+    states: [MoveState; BATCH],
     pub(super) len: usize,
 }
 
 impl MoveBatch {
-    pub(super) const EMPTY: Self = Self {
-        moves: [Move {
-            from: Frame(0),
-            to: Frame(0),
-            order: Order::ZERO,
-            state: MoveState::Unknown,
-        }; BATCH],
-        len: 0,
-    };
+    /// Room for moves in a zone whose first frame is `base`.
+    #[inline(always)]
+    pub(super) const fn new(base: Frame) -> Self {
+        Self {
+            base,
+            from: [0; BATCH],
+            to: [0; BATCH],
+            orders: [Order::ZERO; BATCH],
+            states: [MoveState::Unknown; BATCH],
+            len: 0,
+        }
+    }
 
     pub(super) const fn clear(&mut self) {
         self.len = 0;
     }
 
-    pub(super) fn moves(&self) -> &[Move] {
-        &self.moves[..self.len]
+    const fn frame(&self, number: u32) -> Frame {
+        Frame(self.base.0 + number as u64)
     }
 
-    pub(super) fn add(&mut self, from: Frame, order: Order) {
-        self.moves[self.len] = Move {
-            from,
-            to: from,
-            order,
-            state: MoveState::Unknown,
-        };
+    /// The number of a frame of the zone. `None` for one that cannot be in it.
+    fn number(&self, frame: Frame) -> Option<u32> {
+        u32::try_from(frame.0.checked_sub(self.base.0)?).ok()
+    }
+
+    #[inline(always)]
+    pub(super) const fn get(&self, nth: usize) -> Move {
+        Move {
+            from: self.frame(self.from[nth]),
+            to: self.frame(self.to[nth]),
+            order: self.orders[nth],
+            state: self.states[nth],
+        }
+    }
+
+    pub(super) fn moves(&self) -> impl DoubleEndedIterator<Item = Move> + Clone {
+        (0..self.len).map(|nth| self.get(nth))
+    }
+
+    /// Adds the block at frame `offset` of the zone.
+    pub(super) fn add(&mut self, offset: usize, order: Order) {
+        let number = offset as u32;
+        (self.from[self.len], self.to[self.len]) = (number, number);
+        self.orders[self.len] = order;
+        self.states[self.len] = MoveState::Unknown;
         self.len += 1;
+    }
+
+    /// Sets the target of the `nth` move: the block at frame `offset` of the zone.
+    pub(super) const fn set_target(&mut self, nth: usize, offset: u32) {
+        self.to[nth] = offset;
     }
 
     /// Keeps the moves for which `is_kept` is true, in their order, as if the others had never been
     /// in the batch.
     pub(super) fn keep(&mut self, mut is_kept: impl FnMut(&Move) -> bool) {
-        let mut len = 0;
-        for nth in 0..self.len {
-            let of = self.moves[nth];
-            if is_kept(&of) {
-                self.moves[len] = Move {
-                    to: of.from,
-                    state: MoveState::Unknown,
-                    ..of
-                };
-                len += 1;
+        let before = self.len;
+        self.len = 0;
+        for nth in 0..before {
+            if is_kept(&self.get(nth)) {
+                self.add(self.from[nth] as usize, self.orders[nth]);
             }
         }
-        self.len = len;
     }
 
     /// Offers to each client the moves that no client before it knew. A client never sees the
@@ -68,27 +93,31 @@ impl MoveBatch {
     /// answer counts for the source beside which it stands (R8); a source that it took out stays,
     /// with its own target.
     pub(super) fn offer(&mut self, movers: &[&dyn Migrate]) {
-        let mut places = [0u8; BATCH];
-        let mut offered = Self::EMPTY;
+        let mut offered = [Move {
+            from: Frame(0),
+            to: Frame(0),
+            order: Order::ZERO,
+            state: MoveState::Unknown,
+        }; BATCH];
         for mover in movers {
-            offered.len = 0;
-            for (nth, a_move) in self.moves().iter().enumerate() {
-                if a_move.state == MoveState::Unknown {
-                    places[offered.len] = nth as u8;
-                    offered.moves[offered.len] = *a_move;
-                    offered.len += 1;
+            let mut places = 0;
+            let mut len = 0;
+            for nth in 0..self.len {
+                if self.states[nth] == MoveState::Unknown {
+                    places |= 1 << nth;
+                    offered[len] = self.get(nth);
+                    len += 1;
                 }
             }
-            if offered.len == 0 {
+            if len == 0 {
                 return;
             }
             let asked = AskedMoves {
                 batch: self,
-                places: &places[..offered.len],
-                offered: &mut offered,
+                places,
+                offered: &mut offered[..len],
             };
-            let len = asked.places.len();
-            mover.migrate(&mut asked.offered.moves[..len]);
+            mover.migrate(asked.offered);
         }
     }
 }
@@ -97,32 +126,43 @@ impl MoveBatch {
 /// it had said until then is true of those blocks (R2).
 struct AskedMoves<'b> {
     batch: &'b mut MoveBatch,
-    /// Where each of them stands in the batch.
-    places: &'b [u8],
-    offered: &'b mut MoveBatch,
+    /// Where they stand in the batch: a bit for each place.
+    places: u64,
+    /// What the client sees of them, and may change.
+    offered: &'b mut [Move],
 }
 
 impl Drop for AskedMoves<'_> {
     fn drop(&mut self) {
-        let (moves, answers) = (&mut self.batch.moves, self.offered.moves());
+        let (batch, answers) = (&mut *self.batch, &*self.offered);
+        let places = || bits(self.places).enumerate();
+        let answer = |nth, from| answer_for(answers, nth, |seen| seen.from == from);
         let (mut before, mut after) = (0u64, 0u64);
-        for (nth, &place) in self.places.iter().enumerate() {
-            let of = moves[usize::from(place)];
+        for (nth, place) in places() {
+            let of = batch.get(place);
             before = before.wrapping_add(target_hash(of.to, of.order));
-            let to = answer_for(answers, nth, |seen| seen.from == of.from).map(|seen| seen.to);
+            let to = answer(nth, of.from).map(|seen| seen.to);
             after = after.wrapping_add(to.map_or(0, |to| target_hash(to, of.order)));
         }
-        for (nth, &place) in self.places.iter().enumerate() {
-            let of = &mut moves[usize::from(place)];
-            let Some(seen) = answer_for(answers, nth, |seen| seen.from == of.from) else {
+        for (nth, place) in places() {
+            let Some(seen) = answer(nth, batch.frame(batch.from[place])) else {
                 continue;
             };
-            of.state = seen.state;
+            batch.states[place] = seen.state;
             if before == after {
-                of.to = seen.to;
+                batch.to[place] = batch.number(seen.to).unwrap_or(batch.to[place]);
             }
         }
     }
+}
+
+/// The places of a word's bits, the lowest first.
+fn bits(mut word: u64) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        let place = (word != 0).then_some(word.trailing_zeros() as usize)?;
+        word &= word - 1;
+        Some(place)
+    })
 }
 
 /// A client's answer for the `nth` thing that it was asked about: mostly at that place, else

@@ -63,7 +63,6 @@ pub enum Compaction {
 
 /// The cheapest places found, cheapest first.
 struct Candidates {
-    costs: [u32; TRIES],
     /// A zone has fewer pageblocks than 32 bits count, and this lies on the stack while clients are called.
     ids: [u32; TRIES],
     len: usize,
@@ -77,7 +76,6 @@ struct Candidates {
 
 impl Candidates {
     const NONE: Self = Self {
-        costs: [0; TRIES],
         ids: [0; TRIES],
         len: 0,
         more: false,
@@ -85,18 +83,18 @@ impl Candidates {
         room: 0,
     };
 
-    /// Inserts it behind those of the same cost, so the place seen first is tried first.
-    fn add(&mut self, id: usize, cost: u32) {
+    /// Inserts it behind those of the same cost, by the costs of those before, so the place seen first is tried first.
+    fn add(&mut self, costs: &mut [u32; TRIES], id: usize, cost: u32) {
         self.more = self.len == TRIES;
-        if self.more && cost >= self.costs[TRIES - 1] {
+        if self.more && cost >= costs[TRIES - 1] {
             return;
         }
         let mut at = self.len.min(TRIES - 1);
-        while at > 0 && self.costs[at - 1] > cost {
-            (self.costs[at], self.ids[at]) = (self.costs[at - 1], self.ids[at - 1]);
+        while at > 0 && costs[at - 1] > cost {
+            (costs[at], self.ids[at]) = (costs[at - 1], self.ids[at - 1]);
             at -= 1;
         }
-        (self.costs[at], self.ids[at]) = (cost, id as u32);
+        (costs[at], self.ids[at]) = (cost, id as u32);
         self.len = (self.len + 1).min(TRIES);
     }
 }
@@ -363,7 +361,7 @@ impl<'m, P: FramePlatform> Reclaim<'_, 'm, P> {
     ) -> Candidates {
         let zone = self.zone();
         let pageblock_order = zone.pageblock_order();
-        let mut found = Candidates::NONE;
+        let (mut found, mut costs) = (Candidates::NONE, [0; TRIES]);
         // Then lent pageblocks are room, and not to be emptied.
         let is_for_all = matches!(emptying.room, TargetRoom::BelowOrLent(_));
         let takes_pure = emptying.room.takes_pure(pageblock_order) && !zone.is_labelled();
@@ -393,7 +391,7 @@ impl<'m, P: FramePlatform> Reclaim<'_, 'm, P> {
                 if (id..id + places.run).any(|id| self.is_skipped(id, order)) {
                     found.skipped = true;
                 } else {
-                    found.add(id, cost);
+                    found.add(&mut costs, id, cost);
                 }
             }
         }

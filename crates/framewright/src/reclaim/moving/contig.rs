@@ -155,7 +155,7 @@ impl<'m, P: FramePlatform> Taking<'_, '_, 'm, P> {
             let mut at = area.start;
             while self.emptying.next_block(area, &mut at)?.is_some() {}
         }
-        let mut batch = MoveBatch::EMPTY;
+        let mut batch = MoveBatch::new(self.reclaim.zone().frame_at(0));
         // Once more for each frame that was about to be free.
         for _ in 0..self.config.tries {
             let mut at = area.start;
@@ -259,7 +259,7 @@ impl<'m, P: FramePlatform> Taking<'_, '_, 'm, P> {
             answer_for(asked, nth, |ask| ask.frame == of.from).is_some_and(|ask| ask.is_dropped)
         };
         surely(|| {
-            let dropped = batch.moves().iter().enumerate();
+            let dropped = batch.moves().enumerate();
             let dropped = dropped.filter(|(nth, of)| is_dropped(*nth, of));
             let freed = self
                 .emptying
@@ -281,7 +281,7 @@ impl<'m, P: FramePlatform> Taking<'_, '_, 'm, P> {
         batch: &mut MoveBatch,
     ) -> Result<(), InTheWay> {
         let zone = self.reclaim.zone();
-        let sizes = || batch.moves().iter().map(|of| of.order);
+        let sizes = || batch.moves().map(|of| of.order);
         let wanted: u64 = sizes().map(Order::frames).sum();
         let largest = sizes().max().unwrap_or(Order::ZERO);
         // Free frames in pageblocks apart are no room.

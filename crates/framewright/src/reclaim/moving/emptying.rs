@@ -81,7 +81,7 @@ impl<'m, P: FramePlatform> Emptying<'_, '_, 'm, P> {
         let mut at = area.start;
         while self.next_block(&area, &mut at)?.is_some() {}
         let mut left = Ok(());
-        let mut batch = MoveBatch::EMPTY;
+        let mut batch = MoveBatch::new(self.seat.zone().frame_at(0));
         for _ in 0..PASSES {
             let mut busy = None;
             let mut at = area.start;
@@ -115,7 +115,7 @@ impl<'m, P: FramePlatform> Emptying<'_, '_, 'm, P> {
         let area = zone.offsets_of(&apart.ids());
         self.tally.migrate_scanned += area.len() as u64;
         let mut at = area.start;
-        let mut batch = MoveBatch::EMPTY;
+        let mut batch = MoveBatch::new(self.seat.zone().frame_at(0));
         loop {
             batch.clear();
             while batch.len < BATCH
@@ -124,7 +124,7 @@ impl<'m, P: FramePlatform> Emptying<'_, '_, 'm, P> {
                 at = match zone.content(offset) {
                     ApartContent::Block(order, mobility) => {
                         if mobility.is_movable() && order < zone.pageblock_order() {
-                            batch.add(zone.frame_at(offset), order);
+                            batch.add(offset, order);
                         }
                         offset + order.frames() as usize
                     }
@@ -148,8 +148,8 @@ impl<'m, P: FramePlatform> Emptying<'_, '_, 'm, P> {
         batch: &MoveBatch,
     ) -> Result<Option<Beyond<'z, 'm, P>>, InTheWay> {
         let zone = self.seat.zone();
-        let offset_of = |of: &Move| zone.offset_of(of.from);
-        let (Some(first), Some(last)) = (batch.moves().first(), batch.moves().last()) else {
+        let offset_of = |of: Move| zone.offset_of(of.from);
+        let (Some(first), Some(last)) = (batch.moves().next(), batch.moves().next_back()) else {
             return Ok(None);
         };
         let (Some(start), Some(end)) = (offset_of(first), offset_of(last)) else {
@@ -231,12 +231,11 @@ impl<'m, P: FramePlatform> Emptying<'_, '_, 'm, P> {
         most: usize,
         batch: &mut MoveBatch,
     ) -> Result<(), InTheWay> {
-        let zone = self.seat.zone();
         batch.clear();
         while batch.len < most.min(BATCH)
             && let Some((start, order)) = self.next_block(area, at)?
         {
-            batch.add(zone.frame_at(start), order);
+            batch.add(start, order);
         }
         Ok(())
     }
@@ -257,7 +256,7 @@ impl<'m, P: FramePlatform> Emptying<'_, '_, 'm, P> {
 
     fn give_targets_back(&mut self, batch: &mut MoveBatch) {
         surely(|| {
-            let taken = batch.moves().iter().filter(|of| of.to != of.from);
+            let taken = batch.moves().filter(|of| of.to != of.from);
             self.seat.free_at_once(taken.map(|of| (of.to, of.order)));
         });
         // These frames are free from here on: a second try must not free them again.
@@ -266,28 +265,28 @@ impl<'m, P: FramePlatform> Emptying<'_, '_, 'm, P> {
 
     /// The same, but leaves the targets that it has found where there are not enough.
     fn find_each_target(&mut self, batch: &mut MoveBatch) -> Result<(), InTheWay> {
-        let mut targets = [Frame(0); BATCH];
+        let mut targets = [0; BATCH];
         let mut orders = batch
             .moves()
-            .iter()
             .fold(0u32, |orders, of| orders | 1 << of.order.get());
         while orders != 0 {
             let order =
                 Order::new(orders.trailing_zeros() as u8).expect("a move's order is an order");
             orders &= orders - 1;
-            let wanted = batch.moves().iter().filter(|of| of.order == order).count();
+            let wanted = batch.moves().filter(|of| of.order == order).count();
             let targets = &mut targets[..wanted];
             let found = self.seat.take_targets(order, self.room, targets);
             self.tally.free_scanned += found.looks + order.frames() * found.taken as u64;
             self.tally.isolated += order.frames() * found.taken as u64;
             let mut targets = targets[..found.taken].iter();
             let mut in_the_way = None;
-            for of in batch.moves[..batch.len]
-                .iter_mut()
-                .filter(|of| of.order == order)
-            {
+            for nth in 0..batch.len {
+                let of = batch.get(nth);
+                if of.order != order {
+                    continue;
+                }
                 match targets.next() {
-                    Some(&target) => of.to = target,
+                    Some(&target) => batch.set_target(nth, target),
                     None => in_the_way = in_the_way.or(Some(of.from)),
                 }
             }
@@ -342,10 +341,10 @@ impl<'m, P: FramePlatform> Emptying<'_, '_, 'm, P> {
                 stays = Some(InTheWay { offset, why });
             }
         }
-        let has_moved = |of: &&Move| of.state == MoveState::Moved;
+        let has_moved = |of: &Move| of.state == MoveState::Moved;
         surely(|| {
-            let sources = batch.moves().iter().filter(has_moved);
-            let targets = batch.moves().iter().filter(|of| !has_moved(of));
+            let sources = batch.moves().filter(has_moved);
+            let targets = batch.moves().filter(|of| !has_moved(of));
             let sources = sources.map(|of| (of.from, of.order));
             let targets = targets.map(|of| (of.to, of.order));
             self.seat.free_at_once(sources.chain(targets));

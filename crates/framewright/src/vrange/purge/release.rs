@@ -249,8 +249,15 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             areas[count] = (at, header.pages());
             count += 1;
         }
-        self.space.give(self.words, areas[..count].iter().copied());
+        self.give_to_arena(&areas[..count]);
         (count, part.is_over(frames))
+    }
+
+    /// Gives areas, by page and pages, back to the arena. Not inlined: what this needs would lie on the stack while frames are
+    /// freed.
+    #[inline(never)]
+    fn give_to_arena(&self, areas: &[(u32, u32)]) {
+        self.space.give(self.words, areas.iter().copied());
     }
 
     /// Puts an area of the arena that is unmapped to those that wait for a flush.

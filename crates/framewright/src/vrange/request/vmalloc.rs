@@ -222,6 +222,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     }
 
     /// Takes frames for the pages of an area, zeroes them if that was asked for, and records them.
+    #[inline(never)]
     fn gather(&mut self, area: &mut UnknownArea, request: &AreaRequest) -> Result<(), AllocError> {
         let UnknownArea {
             at, pages, done, ..

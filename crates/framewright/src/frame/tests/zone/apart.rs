@@ -242,31 +242,31 @@ fn targets_come_from_small_blocks_beside_contents_or_from_anywhere() {
         zone.alloc_at(Frame(frame), order(0), Movable).unwrap();
     }
     let mut seat = zone.seat(CpuId(0)).unwrap();
-    let mut targets = [Frame(0); 64];
+    let mut targets = [0; 64];
     let found = seat.take_targets(order(0), TargetRoom::Below(order(4)), &mut targets);
     assert_eq!(found.taken, 4, "16 frames are one block of order 4");
     assert!(
         targets[..4]
             .iter()
-            .all(|frame| frame.0 >= 1528 && frame.0 < 1536)
+            .all(|offset| (1528..1536).contains(offset))
     );
     zone.verify().unwrap();
     let found = seat.take_targets(order(1), TargetRoom::Below(order(8)), &mut targets[4..]);
     assert_eq!(found.taken, 8);
-    assert!(targets[4..12].iter().all(|frame| frame.0 / 512 == 1));
+    assert!(targets[4..12].iter().all(|offset| offset / 512 == 1));
     // To make a whole pageblock the stock may go, too: nothing in pageblock 0 moves.
-    let mut stock = [Frame(0); 8];
+    let mut stock = [0; 8];
     let found = seat.take_targets(order(1), TargetRoom::Below(order(9)), &mut stock);
     assert_eq!(found.taken, 6);
-    assert!(stock[..6].iter().all(|frame| frame.0 / 512 == 0));
-    seat.free_at_once(stock[..6].iter().map(|&frame| (frame, order(1))));
+    assert!(stock[..6].iter().all(|offset| offset / 512 == 0));
+    seat.free_at_once(
+        stock[..6]
+            .iter()
+            .map(|&offset| (zone.frame_at(offset as usize), order(1))),
+    );
     let none = [(9, 9), (8, 9), (9, 3), (10, 10), (1, 8)];
     for (size, below) in none {
-        let found = seat.take_targets(
-            order(size),
-            TargetRoom::Below(order(below)),
-            &mut [Frame(0)],
-        );
+        let found = seat.take_targets(order(size), TargetRoom::Below(order(below)), &mut [0]);
         assert_eq!(found.taken, 0, "{size} below {below}");
     }
     let whole = seat.take_targets(order(9), TargetRoom::Below(order(10)), &mut targets[12..13]);
@@ -284,7 +284,7 @@ fn targets_come_from_small_blocks_beside_contents_or_from_anywhere() {
     ]
     .into_iter()
     .flat_map(|(nths, size)| nths.map(move |nth| (nth, order(size))))
-    .map(|(nth, size)| (targets[nth], size))
+    .map(|(nth, size)| (zone.frame_at(targets[nth] as usize), size))
     .collect();
     let frames: u64 = held.iter().map(|(_, size)| size.frames()).sum();
     let free = zone.stats().nr_free_pages;
@@ -330,15 +330,18 @@ fn what_leaves_a_settled_pageblock_finds_room_in_none_that_is_settled_or_free() 
     zone.alloc_run_at(run(1024, 508), Movable).unwrap();
     zone.alloc_run_at(run(1536, 508), Unmovable).unwrap();
     let mut seat = zone.seat(CpuId(0)).unwrap();
-    let mut targets = [Frame(0); 64];
+    let mut targets = [0; 64];
     let found = seat.take_targets(order(0), TargetRoom::Unsettled, &mut targets);
-    let mut from: Vec<_> = targets[..found.taken].iter().map(|f| f.0 / 512).collect();
+    let mut from: Vec<_> = targets[..found.taken]
+        .iter()
+        .map(|offset| offset / 512)
+        .collect();
     from.sort_unstable();
     assert_eq!(from, [1, 1, 1, 1, 2, 2, 2, 2]);
     seat.free_at_once(
         targets[..found.taken]
             .iter()
-            .map(|&frame| (frame, order(0))),
+            .map(|&offset| (zone.frame_at(offset as usize), order(0))),
     );
     zone.verify().unwrap();
 }
