@@ -137,19 +137,26 @@ impl Drop for AskedMoves<'_> {
         let (batch, answers) = (&mut *self.batch, &*self.offered);
         let places = || bits(self.places).enumerate();
         let answer = |nth, from| answer_for(answers, nth, |seen| seen.from == from);
-        let (mut before, mut after) = (0u64, 0u64);
+        // The sum of the targets' hashes, as they were less as they are.
+        let mut lost = 0u64;
+        let mut are_exchanged = false;
         for (nth, place) in places() {
             let of = batch.get(place);
-            before = before.wrapping_add(target_hash(of.to, of.order));
-            let to = answer(nth, of.from).map(|seen| seen.to);
-            after = after.wrapping_add(to.map_or(0, |to| target_hash(to, of.order)));
+            let to = answer(nth, of.from).map(|seen| {
+                batch.states[place] = seen.state;
+                seen.to
+            });
+            if to != Some(of.to) {
+                are_exchanged = true;
+                lost = lost.wrapping_add(target_hash(of.to, of.order));
+                lost = lost.wrapping_sub(to.map_or(0, |to| target_hash(to, of.order)));
+            }
+        }
+        if !are_exchanged || lost != 0 {
+            return;
         }
         for (nth, place) in places() {
-            let Some(seen) = answer(nth, batch.frame(batch.from[place])) else {
-                continue;
-            };
-            batch.states[place] = seen.state;
-            if before == after {
+            if let Some(seen) = answer(nth, batch.frame(batch.from[place])) {
                 batch.to[place] = batch.number(seen.to).unwrap_or(batch.to[place]);
             }
         }
