@@ -32,6 +32,7 @@ use std::cell::{Cell, RefCell};
 /// - A pool frame is mapped, filled with zeroes, and given back only while it is taken.
 /// - A pool frame is given back only if no page table entry and no TLB reaches it.
 /// - A call that may not wait makes the platform neither unmap nor flush.
+/// - An unmap takes all pages of a run that one call of `map` mapped, or none.
 #[derive(Debug)]
 pub struct Paging {
     machine: Machine,
@@ -67,6 +68,9 @@ pub enum PagingLie {
 struct PagingState {
     /// Each page's frame + 1, or 0.
     table: Vec<u32>,
+    /// The call that mapped each page; of a page that is not mapped, the last one.
+    mapped_by: Vec<u32>,
+    map_calls: u32,
     tlbs: Vec<Tlb>,
     frames: Vec<Physical>,
     free_frames: u64,
@@ -148,6 +152,8 @@ impl Paging {
             expected: Cell::new(None),
             state: RefCell::new(PagingState {
                 table: vec![0; pages],
+                mapped_by: vec![0; pages],
+                map_calls: 0,
                 tlbs: (0..cpus).map(|_| tlb()).collect(),
                 frames: (0..frames).map(physical).collect(),
                 free_frames: u64::from(pool_frames),
@@ -304,6 +310,7 @@ impl Paging {
     pub fn map_page(&self, page: Page, frame: Frame) {
         let state = &mut *self.state.borrow_mut();
         let at = self.offset(state, page, 1).expect("a page of the window");
+        state.map_calls += 1;
         state.map(page, at, frame);
     }
 
@@ -413,8 +420,15 @@ impl PagingState {
             });
         }
         self.table[at] = frame.0 as u32 + 1;
+        self.mapped_by[at] = self.map_calls;
         self.frames[frame.0 as usize].entries += 1;
         self.mapped_pages += 1;
+    }
+
+    /// Whether one call of `map` mapped the pages on both sides of that place.
+    fn is_inside_a_run(&self, at: usize) -> bool {
+        let is_mapped = |at: usize| self.table.get(at).is_some_and(|&entry| entry != 0);
+        at > 0 && is_mapped(at - 1) && is_mapped(at) && self.mapped_by[at - 1] == self.mapped_by[at]
     }
 
     fn unmap(&mut self, at: usize) {
@@ -448,6 +462,7 @@ impl RangePlatform for Paging {
             state.failed_maps += 1;
             return Err(error);
         }
+        state.map_calls += 1;
         for nth in 0..frames.frames() {
             let from = if self.lies(PagingLie::MapReversed) {
                 frames.frames() - 1 - nth
@@ -472,6 +487,14 @@ impl RangePlatform for Paging {
             return Err(MapError::NoMemory);
         }
         let pages = offset..offset + range.pages() as usize;
+        if [pages.start, pages.end]
+            .into_iter()
+            .any(|at| state.is_inside_a_run(at))
+        {
+            state.record(|| {
+                format!("{range:?} was unmapped, which is a part of what one call mapped")
+            });
+        }
         let skipped = match self.lie.get() {
             Some(PagingLie::UnmapNothing) => return Ok(()),
             Some(PagingLie::UnmapAllButOne) => pages.clone().find(|&at| state.table[at] != 0),

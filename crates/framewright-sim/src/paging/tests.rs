@@ -218,3 +218,25 @@ fn a_platform_that_lies_does_what_the_lie_says() {
     PoolFrames(&paging).free_run(taken);
     assert_eq!(paging.free_frames(), before);
 }
+
+#[test]
+fn an_unmap_of_a_part_of_what_one_call_mapped_is_recorded() {
+    let parts = [(100, 2), (101, 2), (101, 1), (100, 4), (98, 4), (104, 3)];
+    for (start, pages) in parts {
+        let paging = Paging::new(2, Page(90), 32, 4, 8);
+        for at in [100, 103] {
+            paging.map(Page(at), run(4, 3), Context::ANY).unwrap();
+        }
+        paging.unmap(range(start, pages)).unwrap();
+        let broken = paging.broken().expect("it cut a run");
+        assert!(broken.contains("is a part of"), "{broken}");
+    }
+    for (start, pages) in [(100, 3), (103, 3), (100, 6), (95, 8), (106, 5), (96, 4)] {
+        let paging = Paging::new(2, Page(90), 32, 4, 8);
+        for at in [100, 103] {
+            paging.map(Page(at), run(4, 3), Context::ANY).unwrap();
+        }
+        paging.unmap(range(start, pages)).unwrap();
+        assert_eq!(paging.broken(), None, "{start} {pages}");
+    }
+}

@@ -47,6 +47,9 @@ impl core::error::Error for MapError {}
 /// and never two at a time for the same page. It may call them on behalf of another CPU, which
 /// waits: so they must not call the engine's ranges back.
 ///
+/// CPUs map and unmap different pages at once, also pages of one table. An [`unmap`](Self::unmap) takes all pages that one call
+/// of [`map`](Self::map) mapped, or none of them. So a platform that maps a run by large entries need not split one.
+///
 /// # When a mapping is visible
 /// When [`map`](Self::map) has returned, an access of the calling CPU reaches the frames. So does an access of another
 /// CPU that learns of the page from this one, by a release store and a load that acquires it. Where CPUs read page tables
