@@ -177,6 +177,28 @@ fn a_stop_of_the_engine_reaches_all_and_the_same_run_gives_the_same_figures() {
 }
 
 #[test]
+fn cpus_that_find_too_many_lazy_pages_at_once_wait_for_one_flush() {
+    let load = LOADS
+        .into_iter()
+        .find(|load| load.name == "vm_map_ram 4 pages");
+    let (load, cpus) = (load.unwrap(), 16);
+    let plan = Plan {
+        warm: 2 * load.cycle,
+        spread: 1000,
+        counted: 4096,
+    };
+    let spent = simulate(load, cpus, PRICES, WORK_PS, plan);
+    // A 32nd of all frames may lie behind lazy pages. A CPU begins to unmap once half as many pages are lazy.
+    let bound = u64::from(cpus) * crate::loads::FRAMES / 32;
+    let pages = spent.operations * 4;
+    let flushes = spent.of(Loss::Flush).times;
+    assert!(
+        flushes > 0 && flushes * bound < 4 * pages,
+        "{flushes} flushes for {pages} pages, of which {bound} may be lazy"
+    );
+}
+
+#[test]
 fn work_and_losses_are_the_time_of_all_cpus_and_none_is_without_a_name() {
     for load in LOADS {
         let plan = Plan {

@@ -22,7 +22,7 @@ const SPREAD: &[(&str, &str, usize)] = &[
     ("reserve", "Guest", 8),
     ("reserve", "MigrateArea", 6),
     ("reserve", "Reserve", 11),
-    ("vrange", "Held", 16),
+    ("vrange", "Held", 15),
     ("vrange", "RangeSeat", 9),
     ("vrange", "Space", 11),
 ];

@@ -18,12 +18,29 @@ use super::super::space::{SpaceSeatRecord, not_negative};
 use super::super::{AreaKind, Space};
 use crate::platform::RangePlatform;
 use crate::sync::{
-    Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
+    AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
     fence,
 };
 
+/// How often a CPU looks whether another CPU's turn has made room, before it makes some itself. In a model of loom each look is many
+/// schedules more.
+const FLUSH_LOOKS: u32 = if cfg!(loom) { 1 } else { 256 };
+
 /// How often a CPU tries to count the lazy pages while others change the counts.
 const LOOKS: usize = 4;
+
+/// A CPU makes room, because too many pages are lazy. Dropping this ends its turn, also if a call of the platform's has unwound. Without
+/// the word it has waited for another CPU's turn for long.
+pub(in super::super) struct FlushTurn<'m>(Option<&'m AtomicU64>);
+
+impl Drop for FlushTurn<'_> {
+    fn drop(&mut self) {
+        if let Some(flushing) = self.0 {
+            flushing.store(0, Release);
+        }
+    }
+}
 
 impl<'m, P: RangePlatform> Space<'m, P> {
     /// Flushes for all CPUs: pages that were unmapped before the call are free after it.
@@ -47,6 +64,27 @@ impl<'m, P: RangePlatform> Space<'m, P> {
         words.counters.flushes.add(1);
     }
 
+    /// A CPU's turn to make room, because more than `bound` pages are lazy. `None` if another CPU has made room meanwhile: many CPUs
+    /// find too many lazy pages at the same moment, and one flush frees what all of them have unmapped.
+    ///
+    /// The wait has an end of its own, because this may be a handler in the midst of its CPU's own turn.
+    pub(in super::super) fn turn_to_flush(&self, bound: u64) -> Option<FlushTurn<'m>> {
+        let flushing = &self.words.flushing;
+        for attempt in 0..FLUSH_LOOKS {
+            // Only then at the sum, which other CPUs write meanwhile.
+            if flushing.load(Acquire) == 0 {
+                if self.told_lazy() <= bound {
+                    return None;
+                }
+                if flushing.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
+                    return Some(FlushTurn(Some(flushing)));
+                }
+            }
+            self.relax_for_lock(attempt);
+        }
+        Some(FlushTurn(None))
+    }
+
     /// The generation that frees all pages unmapped so far.
     pub(super) fn stamp(&self) -> u64 {
         // Not a read-modify-write, so that the word's line stays with all CPUs between two flushes.
@@ -56,6 +94,11 @@ impl<'m, P: RangePlatform> Space<'m, P> {
 }
 
 impl<P> Space<'_, P> {
+    /// Whether a CPU makes room just now.
+    pub(in super::super) fn is_flushing(&self) -> bool {
+        self.words.flushing.load(Relaxed) != 0
+    }
+
     /// The highest completed generation.
     pub(super) fn done(&self) -> u64 {
         self.words.done.load(Acquire)

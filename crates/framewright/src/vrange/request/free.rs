@@ -180,13 +180,15 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     }
 
     /// Unmaps this CPU's lazy pages until `pages` more would fit under the bound for areas of that kind. Works in parts
-    /// and leaves the seat between them, so the final step only has to flush.
+    /// and leaves the seat between them, so the final step only has to flush. Does nothing while another CPU makes room.
     fn unmap_ahead(&mut self, pages: u64, kind: AreaKind) -> Result<(), Poisoned> {
         loop {
             self.held().collect_inbox();
             let told = self.space.told_lazy() + pages;
             let excess = told.saturating_sub(self.space.bound_of(kind));
-            if self.space.unflushed() >= excess || !self.held().pass() {
+            // What all CPUs have unmapped is a look at a line of each.
+            let is_over = excess == 0 || self.space.is_flushing();
+            if is_over || self.space.unflushed() >= excess || !self.held().pass() {
                 return Ok(());
             }
             self.exit();

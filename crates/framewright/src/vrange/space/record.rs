@@ -14,7 +14,10 @@ record! {
         /// Rank 1: the stop lock, held by the CPU that claims seats.
         pub(in super::super) stop_lock: AtomicU64,
         pub(in super::super) stop_account: [AtomicU64; ACCOUNT_WORDS],
-        pub(in super::super) _stop: [AtomicU64; 4],
+        /// One, while a CPU makes room because too many pages are lazy. Not with the words that its flush writes, because other CPUs
+        /// look at this one meanwhile.
+        pub(in super::super) flushing: AtomicU64,
+        pub(in super::super) _stop: [AtomicU64; 3],
 
         /// Lazy pages that the seats have reported, including those that wait for a flush. Wraps below zero for a
         /// moment if a CPU purged pages before they were reported.
