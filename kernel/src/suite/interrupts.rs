@@ -45,7 +45,7 @@ const DEFERRED_ONE_OF: u64 = 2;
 /// The pages of a handler's area.
 const PAGES: u64 = 3;
 
-/// The least time between two ticks of a CPU, for each CPU: `tick=` on the command line. The emulator's CPUs take turns, and time
+/// The least time between two ticks of a CPU, over the number of CPUs: `tick=` on the command line. The emulator's CPUs take turns, and time
 /// passes for all of them in each turn. So with as little for several CPUs a tick would be due again at the end of the last, and
 /// their calls would stand still.
 static TICK_LEAST: AtomicU64 = AtomicU64::new(700);

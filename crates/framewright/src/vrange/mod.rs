@@ -121,9 +121,9 @@
 //!   only after it has changed the header.
 //!
 //! - **V11** If the platform's `unmap` or `flush_all`, or a source's `free_run`, unwinds out of a
-//!   purge or a strict free, or `relax` out of the wait for a lock of rank 2, the space is *poisoned*: it refuses every later
-//!   request with the error `Poisoned`, and never changes again. All its seats are claimed for good, and no CPU
-//!   waits for one of them.
+//!   purge or a strict free, or `relax` out of the wait for a lock of rank 2 or for a turn to flush, the space is
+//!   *poisoned*: it refuses every later request with the error `Poisoned`, and never changes again. All its seats
+//!   are claimed for good, and no CPU waits for one of them.
 //!
 //! - **V12** In a strict space no page of an area is mapped when its free returns, nor while the area is kept. There are
 //!   three exceptions: the platform failed to unmap it; or no caller ever had it, because its own allocation

@@ -187,8 +187,8 @@ impl<'m, P> Zone<'m, P> {
         (given, done)
     }
 
-    /// The same for the blocks from `first` on that lie in pageblock `id`, under its lock, or just for `first` where another CPU
-    /// holds that.
+    /// The same for the blocks from `first` on that lie in pageblock `id`, under its lock. Where another CPU holds the lock, only
+    /// `first` goes back.
     ///
     /// Not inlined: what this needs would lie on the stack where a block goes back without the lock.
     #[inline(never)]

@@ -132,33 +132,50 @@ struct AskedMoves<'b> {
     offered: &'b mut [Move],
 }
 
+impl AskedMoves<'_> {
+    /// The client's answer for the source that stands `nth` among those it was asked about, at that place of the batch.
+    fn answer(&self, (nth, place): (usize, usize)) -> Option<&Move> {
+        let from = self.batch.frame(self.batch.from[place]);
+        answer_for(self.offered, nth, |seen| seen.from == from)
+    }
+
+    /// Whether the client has given the sources each other's targets: each target once, for a source of its order. So no target that
+    /// a client makes up is freed, and none twice.
+    fn is_exchange(&self) -> bool {
+        let mut unused = self.places;
+        bits(self.places).enumerate().all(|at| {
+            let Some(seen) = self.answer(at) else {
+                return false;
+            };
+            let (order, number) = (self.batch.orders[at.1], self.batch.number(seen.to));
+            let is_it =
+                |&of: &usize| self.batch.orders[of] == order && Some(self.batch.to[of]) == number;
+            // Mostly it is the source's own.
+            let own = Some(at.1).filter(|of| unused >> of & 1 != 0 && is_it(of));
+            let of = own.or_else(|| bits(unused).find(is_it));
+            unused &= !of.map_or(0, |of| 1 << of);
+            of.is_some()
+        })
+    }
+}
+
 impl Drop for AskedMoves<'_> {
     fn drop(&mut self) {
-        let (batch, answers) = (&mut *self.batch, &*self.offered);
-        let places = || bits(self.places).enumerate();
-        let answer = |nth, from| answer_for(answers, nth, |seen| seen.from == from);
-        // The sum of the targets' hashes, as they were less as they are.
-        let mut lost = 0u64;
-        let mut are_exchanged = false;
-        for (nth, place) in places() {
-            let of = batch.get(place);
-            let to = answer(nth, of.from).map(|seen| {
-                batch.states[place] = seen.state;
-                seen.to
-            });
-            if to != Some(of.to) {
-                are_exchanged = true;
-                lost = lost.wrapping_add(target_hash(of.to, of.order));
-                lost = lost.wrapping_sub(to.map_or(0, |to| target_hash(to, of.order)));
+        let mut are_changed = false;
+        for at in bits(self.places).enumerate() {
+            let own = self.batch.frame(self.batch.to[at.1]);
+            let answer = self.answer(at).map(|seen| (seen.state, seen.to));
+            if let Some((state, _)) = answer {
+                self.batch.states[at.1] = state;
             }
+            are_changed |= answer.is_none_or(|(_, to)| to != own);
         }
-        if !are_exchanged || lost != 0 {
+        if !are_changed || !self.is_exchange() {
             return;
         }
-        for (nth, place) in places() {
-            if let Some(seen) = answer(nth, batch.frame(batch.from[place])) {
-                batch.to[place] = batch.number(seen.to).unwrap_or(batch.to[place]);
-            }
+        for at in bits(self.places).enumerate() {
+            let number = self.answer(at).and_then(|seen| self.batch.number(seen.to));
+            self.batch.to[at.1] = number.unwrap_or(self.batch.to[at.1]);
         }
     }
 }
@@ -177,14 +194,4 @@ fn bits(mut word: u64) -> impl Iterator<Item = usize> {
 pub(super) fn answer_for<T>(answers: &[T], nth: usize, is_it: impl Fn(&T) -> bool) -> Option<&T> {
     let at_its_place = answers.get(nth).filter(|answer| is_it(answer));
     at_its_place.or_else(|| answers.iter().find(|answer| is_it(answer)))
-}
-
-/// The sum of these is equal for the same targets in another sequence, and hardly for other
-/// targets: so targets that a client makes up are not freed.
-const fn target_hash(to: Frame, order: Order) -> u64 {
-    // SplitMix64's finaliser (Steele, Lea, Flood, OOPSLA 2014).
-    let mut z = to.0 ^ (order.get() as u64) << 56;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

@@ -172,3 +172,57 @@ fn r8_a_source_that_a_client_takes_out_stays_and_orders_are_not_its_to_change() 
     holder.free_all(&mut seat);
     assert_all_is_there(&zone, 0);
 }
+
+/// A client that moves nothing, and gives out targets anew.
+struct Exchanger(fn(&mut [Move]));
+
+impl Migrate for Exchanger {
+    fn migrate(&self, moves: &mut [Move]) {
+        (self.0)(moves);
+    }
+}
+
+#[test]
+fn r8_a_target_that_a_client_gives_twice_or_makes_up_is_not_freed_for_it() {
+    const FORGERIES: [fn(&mut [Move]); 4] = [
+        // One target for two sources.
+        |moves| moves[0].to = moves[2].to,
+        // The same, and the others' numbers changed so that a sum over targets and orders stays.
+        |moves| {
+            let [first, second] = [moves[0].to, moves[1].to];
+            moves[0].to = moves[2].to;
+            moves[1].to = Frame(first.0 ^ 1 << 56);
+            moves[2].to = Frame(second.0 ^ 1 << 56);
+        },
+        // A target of another order.
+        |moves| {
+            let [first, second] = [moves[0].to, moves[1].to];
+            (moves[0].to, moves[1].to) = (second, first);
+        },
+        // A block that somebody else has.
+        |moves| moves[0].to = Frame(0),
+    ];
+    for forge in FORGERIES {
+        machine!(zone, reclaim, &uncached(), 8);
+        for id in 0..7 {
+            zone.alloc_at(Frame(64 * id), order(0), Movable).unwrap();
+        }
+        let at = 64 * 7;
+        for (frame, size) in [(at, 0), (at + 2, 1), (at + 5, 0)] {
+            zone.alloc_at(Frame(frame), order(size), Movable).unwrap();
+        }
+        let mut seat = zone.seat(CpuId(0)).unwrap();
+        let movers: [&dyn Migrate; 1] = [&Exchanger(forge)];
+        let got = reclaim.evacuate(&mut seat, run(at, 64), &movers);
+        assert_eq!(got, Err(Obstacle::Unmovable.at(Frame(at))));
+        assert_eq!(zone.stats().bad_frees, 0);
+        for id in 0..7 {
+            let kept = seat.free(Frame(64 * id), order(0));
+            assert_eq!(kept, Ok(()), "a block that no client was asked about");
+        }
+        for (frame, size) in [(at, 0), (at + 2, 1), (at + 5, 0)] {
+            assert_eq!(seat.free(Frame(frame), order(size)), Ok(()));
+        }
+        assert_all_is_there(&zone, 0);
+    }
+}

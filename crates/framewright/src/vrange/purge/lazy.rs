@@ -27,11 +27,15 @@ use crate::sync::{
 /// schedules more.
 const FLUSH_LOOKS: u32 = if cfg!(loom) { 1 } else { 256 };
 
+/// The highest number of an attempt that [`relax`](crate::platform::FramePlatform::relax) is told in that wait. With higher ones it
+/// may sleep, and no CPU wakes it when the turn ends.
+const RELAX_MOST: u32 = 16;
+
 /// How often a CPU tries to count the lazy pages while others change the counts.
 const LOOKS: usize = 4;
 
-/// A CPU makes room, because too many pages are lazy. Dropping this ends its turn, also if a call of the platform's has unwound. Without
-/// the word it has waited for another CPU's turn for long.
+/// A CPU's turn to make room. Dropping this ends the turn, also if a call of the platform's has unwound. It holds no word where the CPU
+/// has waited for long, and goes on without a turn.
 pub(in super::super) struct FlushTurn<'m>(Option<&'m AtomicU64>);
 
 impl Drop for FlushTurn<'_> {
@@ -67,22 +71,30 @@ impl<'m, P: RangePlatform> Space<'m, P> {
     /// A CPU's turn to make room, because more than `bound` pages are lazy. `None` if another CPU has made room meanwhile: many CPUs
     /// find too many lazy pages at the same moment, and one flush frees what all of them have unmapped.
     ///
-    /// The wait has an end of its own, because this may be a handler in the midst of its CPU's own turn.
+    /// It waits for another CPU's turn, but not for long, because this may be a handler in the midst of its own CPU's: after
+    /// [so many looks](FLUSH_LOOKS) it goes on without a turn.
     pub(in super::super) fn turn_to_flush(&self, bound: u64) -> Option<FlushTurn<'m>> {
         let flushing = &self.words.flushing;
         for attempt in 0..FLUSH_LOOKS {
-            // Only then at the sum, which other CPUs write meanwhile.
+            // It looks at the sum only between turns, because other CPUs write that all the time.
             if flushing.load(Acquire) == 0 {
                 if self.told_lazy() <= bound {
                     return None;
                 }
-                if flushing.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
-                    return Some(FlushTurn(Some(flushing)));
+                if let Some(turn) = self.try_turn_to_flush() {
+                    return (self.told_lazy() > bound).then_some(turn);
                 }
             }
-            self.relax_for_lock(attempt);
+            self.relax_for_lock(attempt.min(RELAX_MOST));
         }
-        Some(FlushTurn(None))
+        (self.told_lazy() > bound).then_some(FlushTurn(None))
+    }
+
+    /// The same for a CPU that need not make room yet: `None` where another CPU has the turn.
+    pub(super) fn try_turn_to_flush(&self) -> Option<FlushTurn<'m>> {
+        let flushing = &self.words.flushing;
+        let taken = flushing.compare_exchange(0, 1, Acquire, Relaxed);
+        taken.ok().map(|_| FlushTurn(Some(flushing)))
     }
 
     /// The generation that frees all pages unmapped so far.

@@ -1,5 +1,5 @@
-//! The purge as a whole: makes free all that a seat can make free. And before that, room under the bound of lazy pages: a CPU unmaps
-//! its own ahead of the bound, and flushes at it.
+//! The purge as a whole: makes free all that a seat can make free. And what keeps the bound of lazy pages: a CPU unmaps its own ahead
+//! of the bound, and flushes at it.
 //!
 //! It works in bounded passes, so that a caller that has to purge for the bound is not held up for
 //! long. A [pass] turns lazy into waiting, the [release] waiting into
@@ -67,7 +67,8 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         let ahead = bound / (8 * u64::from(self.space.shape.cpus));
         if own > ahead && told > bound / 2 && self.pass() && told > bound {
             // Earlier passes could not unmap some pages. The pages that this one unmapped are among them.
-            if let Some(_turn) = self.space.turn_to_flush(bound) {
+            // A CPU that makes room flushes these, too.
+            if let Some(_turn) = self.space.try_turn_to_flush() {
                 self.space.flush(self.words);
             }
         }

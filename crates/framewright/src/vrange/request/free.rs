@@ -25,6 +25,9 @@ use crate::seats::Inboxes;
 use crate::sync::CounterWord;
 use crate::units::Page;
 
+/// While another CPU makes room, so many of a CPU's own lazy pages may be left for the final step of a free: as many as a part has.
+const AHEAD_PAGES: u64 = 1024;
+
 impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// Frees an area made by [`alloc_area`](Self::alloc_area), by any CPU \[`remove_vm_area`\].
     /// Returns its length in pages, without the guard page.
@@ -180,15 +183,22 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     }
 
     /// Unmaps this CPU's lazy pages until `pages` more would fit under the bound for areas of that kind. Works in parts
-    /// and leaves the seat between them, so the final step only has to flush. Does nothing while another CPU makes room.
+    /// and leaves the seat between them, so the final step has only to flush, and to unmap few.
     fn unmap_ahead(&mut self, pages: u64, kind: AreaKind) -> Result<(), Poisoned> {
         loop {
             self.held().collect_inbox();
             let told = self.space.told_lazy() + pages;
             let excess = told.saturating_sub(self.space.bound_of(kind));
-            // What all CPUs have unmapped is a look at a line of each.
-            let is_over = excess == 0 || self.space.is_flushing();
-            if is_over || self.space.unflushed() >= excess || !self.held().pass() {
+            if excess == 0 {
+                return Ok(());
+            }
+            // To add up what all CPUs have unmapped costs a line of each. While one of them makes room, this one leaves only so much
+            // to the final step as that may take.
+            let is_enough = match self.space.is_flushing() {
+                true => self.words.purgeable.get() <= AHEAD_PAGES,
+                false => self.space.unflushed() >= excess,
+            };
+            if is_enough || !self.held().pass() {
                 return Ok(());
             }
             self.exit();
