@@ -162,8 +162,10 @@ stream() {
     section kernel "$(cat /proc/sys/kernel/osrelease)"
     section tasks "$(tasks)"
     machine before
-    echo '# tracer: nop'
     echo 1 > "$instance/tracing_on"
+    # A task may have taken another name before tracing began, and no event says so. The later name stands.
+    section tasks "$(tasks)"
+    echo '# tracer: nop'
     # It ends behind the mark. Some kinds of sed look a line ahead.
     # It takes no signal, from its first moment on.
     trap '' INT TERM HUP

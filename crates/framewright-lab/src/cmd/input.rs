@@ -641,7 +641,7 @@ fn read_stream(
         .collect();
     let (mut reader, rest) = stream.into_events().map_err(CommandError::input)?;
     for (task, name) in tasks {
-        reader.name_task(task, &name);
+        reader.name_listed_task(task, &name);
     }
     let mut idle = TracedWork::default();
     read_events(reader, loaded, limit, before.first, |loaded| {

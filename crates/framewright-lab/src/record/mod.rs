@@ -166,6 +166,8 @@ pub fn record_around(
     ));
     let start = Instant::now();
     instance.set_tracing(true)?;
+    // A task may have taken another name before tracing began, and no event says so. The later name stands.
+    tasks.extend(running_tasks());
     if let Some(failures) = &watched.failures {
         failures.start()?;
     }

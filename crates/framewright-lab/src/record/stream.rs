@@ -126,7 +126,6 @@ pub fn record_stream(
     let writer = StreamWriter::new(outlet, level, form.magic());
     let mut writer = writer.map_err(|e| stopped(e.into()))?;
     write_machine("before", &mut writer, interrupted).map_err(|e| e.error(path))?;
-    form.begin(&mut writer).map_err(|e| stopped(e.into()))?;
     writer.wait(interrupted).map_err(stopped)?;
     writer.outlet().name()?;
     let ends = match (options.until_failure, options.duration) {
@@ -139,6 +138,9 @@ pub fn record_stream(
     ));
     let start = Instant::now();
     instance.set_tracing(true)?;
+    // A task may have taken another name before tracing began, and no event says so. The later name stands.
+    write_tasks(&mut writer).map_err(|e| stopped(e.into()))?;
+    form.begin(&mut writer).map_err(|e| stopped(e.into()))?;
     if let Some(failures) = &watched.failures {
         failures.start()?;
     }
@@ -197,6 +199,18 @@ pub fn record_stream(
     Ok(report)
 }
 
+/// What the tasks that run now are called.
+fn write_tasks<T: TakesStream>(writer: &mut StreamWriter<T>) -> io::Result<()> {
+    let mut tasks = Vec::new();
+    for (task, name) in running_tasks() {
+        let name: Vec<u8> = name.into_iter().filter(|&byte| byte != b'\n').collect();
+        tasks.extend_from_slice(format!("{task} ").as_bytes());
+        tasks.extend_from_slice(&name);
+        tasks.push(b'\n');
+    }
+    writer.section("tasks", &tasks)
+}
+
 /// What the machine says of itself at one moment, and before the first event what its tasks are called.
 fn write_machine(
     when: &str,
@@ -208,14 +222,7 @@ fn write_machine(
     if when == "before" {
         let kernel = fs::read("/proc/sys/kernel/osrelease").unwrap_or_default();
         writer.section("kernel", &kernel)?;
-        let mut tasks = Vec::new();
-        for (task, name) in running_tasks() {
-            let name: Vec<u8> = name.into_iter().filter(|&byte| byte != b'\n').collect();
-            tasks.extend_from_slice(format!("{task} ").as_bytes());
-            tasks.extend_from_slice(&name);
-            tasks.push(b'\n');
-        }
-        writer.section("tasks", &tasks)?;
+        write_tasks(writer)?;
     }
     let files = state().map_err(other)?;
     let flags = open_page_flags().map_err(other)?;

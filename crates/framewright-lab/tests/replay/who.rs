@@ -306,3 +306,24 @@ fn with_reclaim_the_askers_are_those_of_the_kernel_that_reclaims() {
     let (_, out, _) = run(&["replay", as_str(&path), "--squeeze", "1"]);
     assert!(out.contains("fall-"), "{out}");
 }
+
+/// The task list of a stream is from before its first event.
+#[test]
+fn a_task_that_became_another_program_before_tracing_began_is_called_as_its_events_call_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("board.stream");
+    let mut stream =
+        "#framewright stream 1\n#section tasks 10\n4774 bash\n# tracer: nop\n".to_owned();
+    for nth in 0..512 {
+        stream += &format!(
+            "         python3-4774    [000] ..... {}.{nth:06}: mm_page_alloc: page=0000000000000000 pfn={:#x} order=0 \
+             migratetype=1 gfp_flags=GFP_HIGHUSER_MOVABLE\n",
+            100 + nth / 64,
+            0x400 + nth
+        );
+    }
+    std::fs::write(&path, stream).unwrap();
+    let (code, out, err) = run(&["replay", "--policy", "linux", as_str(&path)]);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.contains("python3") && !out.contains("bash"), "{out}");
+}

@@ -170,6 +170,11 @@ impl TextReader {
         self.parser.names.name_task(task, name);
     }
 
+    /// Says what a task is called in a list from before the events, until an event or a line says another name.
+    pub fn name_listed_task(&mut self, task: u32, name: &[u8]) {
+        self.parser.names.name_listed_task(task, name);
+    }
+
     /// Keeps from here on what each task was called before the first event that names it
     /// ([`TextNames::before_events`]).
     pub fn keep_names_before_events(&mut self) {

@@ -26,11 +26,19 @@ pub struct TextNames {
     place_of_comm: HashMap<Box<[u8]>, u32>,
     place_of_function: HashMap<Box<[u8]>, u32>,
     place_of_chain: HashMap<Box<[u32]>, u32>,
-    /// The names of tasks that an event has named.
-    tasks: HashMap<u32, u32>,
+    /// The names of tasks that an event or a list has named.
+    tasks: HashMap<u32, KnownName>,
     /// What each of these was called before the first such event, where that is kept.
     before: Option<HashMap<u32, Option<u32>>>,
     room: NameRoom,
+}
+
+/// What a task is called.
+#[derive(Debug, Clone, Copy)]
+struct KnownName {
+    place: u32,
+    /// A list from before the events says so. The task may have another name by the first event: a line knows better.
+    is_listed: bool,
 }
 
 /// How much of [`TextNames::BYTES_MAX`] is held, and how many names and chains found no room.
@@ -135,14 +143,23 @@ impl TextNames {
 
     /// Notes the name that a task has from here on.
     pub fn name_task(&mut self, task: u32, name: &[u8]) {
-        let place = self.comm(name);
-        if let Some(known) = self.tasks.get_mut(&task) {
-            match place {
-                Some(place) => *known = place,
+        self.note_name(task, name, false);
+    }
+
+    /// Notes the name that a task has in a list from before the events, until an event or a line says another.
+    pub(super) fn name_listed_task(&mut self, task: u32, name: &[u8]) {
+        self.note_name(task, name, true);
+    }
+
+    fn note_name(&mut self, task: u32, name: &[u8], is_listed: bool) {
+        let known = self.comm(name).map(|place| KnownName { place, is_listed });
+        if let Some(before) = self.tasks.get_mut(&task) {
+            match known {
+                Some(known) => *before = known,
                 None => drop(self.tasks.remove(&task)),
             }
-        } else if let (Some(place), true) = (place, self.room.take(0)) {
-            self.tasks.insert(task, place);
+        } else if let (Some(known), true) = (known, self.room.take(0)) {
+            self.tasks.insert(task, known);
         }
     }
 
@@ -155,12 +172,18 @@ impl TextNames {
 
     /// The place of the name of that task, which a line calls `name`.
     pub(super) fn comm_of(&mut self, task: u32, name: &[u8]) -> Option<u32> {
+        // What ftrace prints where it has forgotten the name.
+        let says_none = name.is_empty() || name == b"<...>";
         match self.tasks.get(&task) {
-            Some(&place) => Some(place),
-            // What ftrace prints where it has forgotten the name.
-            None if name.is_empty() || name == b"<...>" => None,
-            None => self.comm(name),
+            Some(known) if !known.is_listed || says_none => return Some(known.place),
+            Some(known) if self.comms.get(known.place as usize) == Some(name) => {
+                return Some(known.place);
+            }
+            Some(_) => self.name_listed_task(task, name),
+            None if says_none => return None,
+            None => return self.comm(name),
         }
+        self.tasks.get(&task).map(|known| known.place)
     }
 
     fn comm(&mut self, name: &[u8]) -> Option<u32> {
@@ -340,6 +363,21 @@ mod tests {
         before.sort_unstable();
         assert_eq!(before, [(4, Some(&b"s h"[..])), (5, None)]);
         assert_eq!(names.comm_of(4, b""), names.comm(b"as"));
+    }
+
+    #[test]
+    fn a_line_knows_a_task_s_name_better_than_a_list_and_an_event_knows_it_best() {
+        let mut names = TextNames::default();
+        names.name_listed_task(7, b"bash");
+        let [bash, python] = [b"bash", &b"python3"[..]].map(|name| names.comm(name));
+        assert_eq!(names.comm_of(7, b"<...>"), bash);
+        assert_eq!(names.comm_of(7, b""), bash);
+        assert_eq!(names.comm_of(7, b"bash"), bash);
+        assert_eq!(names.comm_of(7, b"python3"), python);
+        assert_eq!(names.comm_of(7, b"<...>"), python, "from here on");
+        // The kernel prints a name that it had noted earlier for a while.
+        names.name_task(7, b"bash");
+        assert_eq!(names.comm_of(7, b"python3"), bash);
     }
 
     #[test]
