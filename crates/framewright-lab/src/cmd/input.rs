@@ -7,7 +7,7 @@ use crate::before::buddy::LinuxPolicy;
 use crate::measure::MAX_ORDER;
 use crate::printable;
 use crate::replay::{ListedFree, ReplayPolicy, fit_free_memory, read_reference};
-use crate::report::{MachineStalls, RecordedKernel, hollow_blocks, hollow_trace};
+use crate::report::{MachineStalls, RecordedKernel, hollow_blocks, hollow_events, hollow_trace};
 use crate::trace::reduce::{Reducer, ReferenceRow};
 use crate::trace::state::{
     MachineSettings, PageTypeInfo, ZoneInfo, kernel_version, lead_of, read_pagetypeinfo,
@@ -294,6 +294,7 @@ impl LoadedTrace {
         let listed = listed.map(|listed| (listed, cached));
         let mut found = hollow_trace(&self.trace, self.is_text, listed);
         found.extend(hollow_blocks(self.block_order));
+        found.extend(hollow_events(&self.anomalies));
         found
     }
 
@@ -648,11 +649,6 @@ fn read_stream(
         let after = rest.finish().map_err(CommandError::input)?;
         if !after.is_whole() {
             loaded.anomalies.push(("cut_stream".into(), 1));
-            loaded.notes.push(
-                "the stream has no end: its recorder was killed, or what it was written to was cut off; it is read up to \
-                 there"
-                    .into(),
-            );
         }
         if let (Some(before), Some(after)) = (counters, text(&after, "after.vmstat")?) {
             let both = [&before, &after].map(|(name, text)| (&**name, &**text));

@@ -39,8 +39,9 @@ pub use replayed::{
     ComparedVariant, Headline, Hollow, MachineStalls, POINTS_A_WINDOW, RecordedKernel,
     RecordingComparison, ReportCase, ReportColumn, StackWeight, TriedPolicy, WhoHolds, WhoReport,
     WhoRow, WhoTable, WindowedFigure, accent, answer, calibrate, calibrate_requests, case_grid,
-    hollow_blocks, hollow_samples, hollow_text, hollow_trace, linux_column, machine_figures,
-    pareto_front, placement_column, replay_figures, request_calibration_lines, standing, verdict,
+    hollow_blocks, hollow_events, hollow_samples, hollow_text, hollow_trace, linux_column,
+    machine_figures, pareto_front, placement_column, replay_figures, request_calibration_lines,
+    standing, verdict,
 };
 pub use source::{FigureSource, LINUX, RECORDED_KERNEL, shown_variant};
 pub use statement::{AssertionError, AssertionHeld};

@@ -186,3 +186,26 @@ fn pageblocks_of_another_size_are_told() {
         assert_eq!(told, is_told, "{kinds:?}");
     }
 }
+
+#[test]
+fn a_stream_without_its_end_and_lost_events_are_said_above_the_first_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cut.stream");
+    let mut stream = "#framewright stream 1\n# tracer: nop\n".to_owned();
+    for nth in 0..64 {
+        stream += &format!(
+            "             cat-7    [000] ..... 100.{nth:06}: mm_page_alloc: page=0000000000000000 pfn={:#x} order=0 \
+             migratetype=1 gfp_flags=GFP_KERNEL\n",
+            0x400 + nth
+        );
+    }
+    stream += "CPU:0 [LOST 12 EVENTS]\n";
+    std::fs::write(&path, stream).unwrap();
+    let (code, out, err) = run(&["replay", "--policy", "linux-4.4", as_str(&path)]);
+    assert_eq!(code, Some(0), "{err}");
+    let first = out.split(FIRST).nth(1).expect("it is said first");
+    let first = first.split("\n\n").next().unwrap();
+    assert!(first.contains("the stream has no end: "), "{out}");
+    assert!(first.contains("12 events were lost: "), "{out}");
+    assert_eq!(out.matches("the stream has no end").count(), 1, "{out}");
+}

@@ -323,7 +323,7 @@ fn a_task_that_became_another_program_before_tracing_began_is_called_as_its_even
         );
     }
     std::fs::write(&path, stream).unwrap();
-    let (code, out, err) = run(&["replay", "--policy", "linux", as_str(&path)]);
+    let (code, out, err) = run(&["replay", "--policy", "linux-4.4", as_str(&path)]);
     assert_eq!(code, Some(0), "{err}");
     assert!(out.contains("python3") && !out.contains("bash"), "{out}");
 }

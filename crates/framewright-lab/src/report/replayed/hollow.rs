@@ -86,6 +86,47 @@ pub fn hollow_blocks(order: Option<u64>) -> Option<(&'static str, String)> {
     Some(("pageblock_order", says))
 }
 
+/// What events that are missing mean for a replay, by kind; `anomalies` are what a recording's reading counted.
+#[must_use]
+pub fn hollow_events(anomalies: &[(String, u64)]) -> Vec<(&'static str, String)> {
+    let count = |wanted: &str| {
+        let found = anomalies.iter().find(|(kind, _)| kind == wanted);
+        found.map_or(0, |&(_, count)| count)
+    };
+    let mut found = Vec::new();
+    if count("cut_stream") > 0 {
+        found.push((
+            "cut_stream",
+            "the stream has no end: its recorder was killed, or what it was written to was cut off; it is read up to \
+             there"
+                .to_owned(),
+        ));
+    }
+    let all = [
+        (count("lost_events"), "events were lost"),
+        (
+            count("lost_unknown"),
+            "times an unknown number of events was lost",
+        ),
+        (
+            count("overwritten_events"),
+            "events were overwritten before they were read",
+        ),
+    ];
+    let told = all.iter().filter(|(count, _)| *count > 0);
+    let told: Vec<String> = told
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    if !told.is_empty() {
+        let says = format!(
+            "{}: what happened to memory there is not in the trace; larger buffers keep more",
+            told.join(", ")
+        );
+        found.push(("lost_events", says));
+    }
+    found
+}
+
 /// What a replay's means are over.
 #[must_use]
 pub fn hollow_samples(samples: u64, memory: &TraceMemory<'_>) -> Option<(&'static str, String)> {
@@ -168,6 +209,30 @@ mod tests {
         }
         let (kind, says) = hollow_blocks(Some(4)).unwrap();
         assert!(kind == "pageblock_order" && says.contains("have order 4, those of a replay 9"));
+    }
+
+    #[test]
+    fn events_that_are_missing_are_told() {
+        let told = |all: &[(&str, u64)]| {
+            let all: Vec<_> = all.iter().map(|&(kind, n)| (kind.to_owned(), n)).collect();
+            hollow_events(&all)
+        };
+        assert_eq!(told(&[("cut_stream", 0), ("lost_events", 0)]), []);
+        let [(kind, says)] = &told(&[("cut_stream", 1), ("time_backwards", 2)])[..] else {
+            panic!("one reason");
+        };
+        assert!(*kind == "cut_stream" && says.starts_with("the stream has no end: "));
+        let all = told(&[
+            ("overwritten_events", 10),
+            ("lost_events", 7),
+            ("lost_unknown", 2),
+        ]);
+        let [(kind, says)] = &all[..] else {
+            panic!("one reason");
+        };
+        let begins = "7 events were lost, 2 times an unknown number of events was lost, \
+                      10 events were overwritten before they were read: ";
+        assert!(*kind == "lost_events" && says.starts_with(begins), "{says}");
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub use compared::{
     machine_figures, replay_figures,
 };
 pub use front::pareto_front;
-pub use hollow::{Hollow, hollow_blocks, hollow_samples, hollow_text, hollow_trace};
+pub use hollow::{Hollow, hollow_blocks, hollow_events, hollow_samples, hollow_text, hollow_trace};
 pub(crate) use table::within_error;
 pub use table::{accent, case_grid};
 pub use verdict::{standing, verdict};
