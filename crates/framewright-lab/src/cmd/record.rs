@@ -113,6 +113,11 @@ pub(super) fn run(args: &RecordArgs) -> Result<(), CommandError> {
     say(&format!(
         "{report}replay it with: framewright replay {again}"
     ));
+    if report.is_elsewhere {
+        let wanted = crate::printable::path(&options.output);
+        let says = format!("the recording is not in {wanted}, but in {again}");
+        return Err(CommandError::Assertion(says));
+    }
     Ok(())
 }
 

@@ -250,6 +250,7 @@ pub fn record_around(
         ninit: reduction.trace.init.len() as u64,
         nops: reduction.trace.ops.len() as u64,
         trace: names.trace.clone(),
+        is_elsewhere: false,
     };
     // The buffers are memory that the files' packing can use.
     drop(instance);
@@ -265,6 +266,7 @@ pub fn record_around(
             })?;
             let names = names.moved_to(folder.path());
             report.trace.clone_from(&names.trace);
+            report.is_elsewhere = true;
             match names.write(&reduction, &report, states, interrupted) {
                 Err(RecordError::File(again)) => {
                     return Err(RecordError::File(format!(

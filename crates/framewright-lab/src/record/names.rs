@@ -6,6 +6,7 @@ use super::outlet::folder_of;
 use super::{RecordError, RecordOptions, RecordReport, check};
 use crate::files::{FileClaims, Stage};
 use crate::printable;
+use crate::report::create_beside;
 use crate::trace::reduce::{Reduction, ReferenceRow};
 use crate::trace::state::lead_line;
 use crate::trace::{TraceDigest, trace_stem, write_frames, write_frames_digest, write_pft5};
@@ -75,7 +76,21 @@ impl RecordingNames {
         if above.into_iter().any(|folder| folder == names.trace) {
             return bad("the folder of the state files has this name, expected another");
         }
+        names.try_place()?;
         Ok(names)
+    }
+
+    /// Makes a file where the recording is to be and removes it: what took days is not to fail then.
+    fn try_place(&self) -> Result<(), RecordError> {
+        // The folder of all recordings' states may be there, and another user's.
+        let states = Some(&self.state).filter(|state| folder_of(state).is_dir());
+        for path in [&self.trace].into_iter().chain(states) {
+            let failed = |e| RecordError::file(path, &e);
+            let (file, made) = create_beside(path).map_err(failed)?;
+            drop(file);
+            fs::remove_file(made).map_err(failed)?;
+        }
+        Ok(())
     }
 
     fn beside(trace: &Path, name: &str) -> Self {

@@ -45,6 +45,8 @@ pub struct RecordReport {
     pub nops: u64,
     /// Where the trace was written.
     pub trace: PathBuf,
+    /// It is not where it was to be, because that place took nothing in the end.
+    pub is_elsewhere: bool,
 }
 
 impl fmt::Display for RecordReport {

@@ -415,7 +415,9 @@ fn a_recording_whose_folder_goes_meanwhile_lies_in_the_temporary_one_and_else_bo
             .output()
             .unwrap();
         let said = text(&output);
-        assert_eq!(output.status.success(), has_temporary, "{said}");
+        // It is not where it was to be.
+        let code = if has_temporary { 1 } else { 2 };
+        assert_eq!(output.status.code(), Some(code), "{said}");
         assert!(said.contains("gone/"), "{said}");
         if has_temporary {
             let kept = names_in(&temporary);
@@ -425,6 +427,23 @@ fn a_recording_whose_folder_goes_meanwhile_lies_in_the_temporary_one_and_else_bo
             assert!(said.contains("; nor in the temporary folder: "), "{said}");
         }
     }
+}
+
+/// `/proc` takes no file, from root neither.
+#[test]
+fn a_place_that_takes_no_file_is_refused_before_anything_is_recorded() {
+    let Some((_, _turn)) = tracing() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let ran = folder.path().join("ran");
+    let output = of_few_frames()
+        .args(["record", "-o", "/proc/run.pft.zst", "--", "touch"])
+        .arg(&ran)
+        .output()
+        .unwrap();
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("/proc/run.pft.zst: "), "{said}");
+    assert!(!ran.exists(), "{said}");
 }
 
 #[test]

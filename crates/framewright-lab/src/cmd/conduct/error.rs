@@ -6,7 +6,7 @@ use std::fmt;
 /// How a command can end other than well.
 #[derive(Debug)]
 pub enum CommandError {
-    /// An assertion does not hold; the message holds the figures. Exit code 1.
+    /// An assertion does not hold, the message holds the figures; or a recording is not where it was to be. Exit code 1.
     Assertion(String),
     /// Bad input or usage: `path:line: what is wrong, what was expected`. Exit code 2.
     Input(String),
