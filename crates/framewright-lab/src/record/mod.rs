@@ -157,13 +157,6 @@ pub fn record_around(
         }
         None => String::new(),
     };
-    say(&format!(
-        "recording into {buffer_mib} MiB of buffers{}{ends}",
-        match options.keeps {
-            BufferKeeps::Oldest => "",
-            BufferKeeps::Newest => ", the newest events",
-        },
-    ));
     let start = Instant::now();
     instance.set_tracing(true)?;
     // A task may have taken another name before tracing began, and no event says so. The later name stands.
@@ -171,6 +164,13 @@ pub fn record_around(
     if let Some(failures) = &watched.failures {
         failures.start()?;
     }
+    say(&format!(
+        "recording into {buffer_mib} MiB of buffers{}{ends}",
+        match options.keeps {
+            BufferKeeps::Oldest => "",
+            BufferKeeps::Newest => ", the newest events",
+        },
+    ));
     // From here on it is ended with the recorder, however that ends; but by SIGKILL.
     let mut child = Running::spawn(&options.command, false)?;
     let ended = watched.wait(&mut child, interrupted, || Ok(None));
@@ -191,11 +191,14 @@ pub fn record_around(
         child.finish_after(ended, interrupted, &mut say)?;
     }
     at(RecordingMoment::Ended);
-    interrupted.store(false, Ordering::Relaxed);
+    let again = match interrupted.swap(false, Ordering::Relaxed) {
+        true => " again",
+        false => "",
+    };
     let fill = instance.fill()?;
     let events = fill.events;
     say(&format!(
-        "reducing {events} events; interrupt again to give up"
+        "reducing {events} events; interrupt{again} to give up"
     ));
     if fill.whole_from_ns.is_some() {
         let mut rewind = Rewind::new(&last, &first);

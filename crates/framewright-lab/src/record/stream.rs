@@ -133,9 +133,6 @@ pub fn record_stream(
         (None, None) if options.command.is_empty() => "; Ctrl-C ends it".into(),
         _ => String::new(),
     };
-    say(&format!(
-        "recording through {buffer_mib} MiB of buffers into a stream{ends}"
-    ));
     let start = Instant::now();
     instance.set_tracing(true)?;
     // A task may have taken another name before tracing began, and no event says so. The later name stands.
@@ -144,6 +141,9 @@ pub fn record_stream(
     if let Some(failures) = &watched.failures {
         failures.start()?;
     }
+    say(&format!(
+        "recording through {buffer_mib} MiB of buffers into a stream{ends}"
+    ));
     let mut child = Running::spawn(&options.command, to_stdout)?;
     // From here on: the command has the priority that it was given.
     if let Some(nice) = raise_priority() {

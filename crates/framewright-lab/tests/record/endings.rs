@@ -429,6 +429,40 @@ fn a_recording_whose_folder_goes_meanwhile_lies_in_the_temporary_one_and_else_bo
     }
 }
 
+#[test]
+fn a_recorder_says_that_it_records_when_it_does_and_asks_for_a_second_signal_after_a_first() {
+    let Some((tracefs, _turn)) = tracing() else {
+        return;
+    };
+    let instances = tracefs.root().join("instances");
+    for (is_interrupted, asks) in [
+        (false, "; interrupt to give up"),
+        (true, "again to give up"),
+    ] {
+        for to in ["-o", "--stream"] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut child = of_few_frames()
+                .args(["record", "--buffer", "8", to])
+                .arg(folder.path().join("run.pft.zst"))
+                .args(["--seconds", if is_interrupted { "60" } else { "1" }])
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let own = instances.join(instance_of(&child));
+            let mut lines = BufReader::new(child.stderr.take().unwrap());
+            let mut said = until(&mut lines, "MiB of buffers");
+            let is_on = fs::read_to_string(own.join("tracing_on")).unwrap();
+            assert_eq!(is_on.trim(), "1", "{said}");
+            if is_interrupted {
+                signal("INT", child.id());
+            }
+            lines.read_to_string(&mut said).unwrap();
+            assert!(child.wait().unwrap().success(), "{said}");
+            assert!(to == "--stream" || said.contains(asks), "{said}");
+        }
+    }
+}
+
 /// `/proc` takes no file, from root neither.
 #[test]
 fn a_place_that_takes_no_file_is_refused_before_anything_is_recorded() {
