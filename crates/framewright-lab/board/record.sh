@@ -174,9 +174,14 @@ stream() {
     trap 'stop=1' INT TERM HUP
     say "recording for $seconds s; Ctrl-C ends it"
     left=$seconds
+    enabled=
     while [ "$left" -gt 0 ] && [ -z "$stop" ] && kill -0 "$reader" 2> /dev/null; do
-        sleep 1
+        sleep 1 &
+        wait $!
         left=$((left - 1))
+        # The shell that was started has got a signal.
+        { IFS= read -r enabled < "$instance/events/enable"; } 2> /dev/null
+        [ "$enabled" != 0 ] || stop=1
     done
     kill -0 "$reader" 2> /dev/null || { reader=; fail "the stream's reader is gone"; }
     echo 0 > "$instance/events/enable"
@@ -204,20 +209,40 @@ stream() {
 
 # Each of these shells waits, and gzip sees the end, whatever signal ends the recording. A pipe has its last command's status,
 # and both parts' count.
-trap : INT TERM HUP
-{
-    status=$(
-        trap : INT TERM HUP
-        {
+record() {
+    trap : INT TERM HUP
+    {
+        status=$(
+            trap : INT TERM HUP
             {
-                trap : INT TERM HUP
-                (stream 3>&- 4>&-)
-                echo $? >&3
-            } | {
-                trap : INT TERM HUP
-                (trap '' INT TERM HUP; exec gzip -1 >&4 3>&- 4>&-) || echo 2 >&3
-            }
-        } 3>&1
-    )
-} 4>&1
+                {
+                    trap : INT TERM HUP
+                    (stream 3>&- 4>&-)
+                    echo $? >&3
+                } | {
+                    trap : INT TERM HUP
+                    (trap '' INT TERM HUP; exec gzip -1 >&4 3>&- 4>&-) || echo 2 >&3
+                }
+            } 3>&1
+        )
+    } 4>&1
+    [ "$status" = 0 ]
+}
+
+# A shell heeds a signal at once only where it waits for a job. The signal may be for this shell alone, by `kill PID`: it passes
+# it on as an end of all events, which the recording's shell looks for. One that is still setting up would switch them on again.
+interrupted=
+trap interrupted=1 INT TERM HUP
+record &
+recording=$!
+wait "$recording"
+status=$?
+if [ "$status" -gt 128 ]; then
+    while [ -n "$interrupted" ] && kill -0 "$recording" 2> /dev/null; do
+        [ ! -e "$instance/events/enable" ] || { echo 0 > "$instance/events/enable"; } 2> /dev/null
+        sleep 1
+    done
+    wait "$recording"
+    status=$?
+fi
 [ "$status" = 0 ] || exit 2

@@ -54,6 +54,40 @@ fn a_board_without_the_program_is_recorded_by_a_shell() {
     }
 }
 
+/// A person sees one process, and sends it the signal.
+#[test]
+fn a_signal_to_the_script_alone_ends_its_recording_well() {
+    let Some((tracefs, _turn)) = tracing_alone() else {
+        return;
+    };
+    for shell in shells() {
+        // SIGINT may be ignored where tests run.
+        let mut child = record_sh(shell, &["600", "2048"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let instance = instance_of(&child);
+        let mut stdout = child.stdout.take().unwrap();
+        let reads = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            stdout.read_to_end(&mut bytes).unwrap();
+            bytes
+        });
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        until(&mut said, "record.sh: recording for ");
+        let begun = Instant::now();
+        signal("TERM", child.id());
+        let mut rest = String::new();
+        said.read_to_string(&mut rest).unwrap();
+        assert!(child.wait().unwrap().success(), "{shell:?}: {rest}");
+        assert!(begun.elapsed() < Duration::from_secs(60), "{shell:?}");
+        assert!(rest.contains("record.sh: recorded "), "{shell:?}: {rest}");
+        assert!(read_stream(reads.join().unwrap()) >= 1, "{shell:?}");
+        assert!(!tracefs.instances().unwrap().contains(&instance));
+    }
+}
+
 /// The shells that there are.
 fn shells() -> Vec<&'static [&'static str]> {
     let all = [&["sh"][..], &["busybox", "sh"]];
