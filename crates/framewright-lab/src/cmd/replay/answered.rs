@@ -4,8 +4,8 @@ use crate::cmd::conduct::{CommandError, with_progress};
 use crate::cmd::input::LoadedTrace;
 use crate::measure::{MAX_ORDER, replay as m};
 use crate::replay::{
-    ReplayJob, ReplayOptions, ReplayOutcome, ReplayPolicy, Start, TRIED_OPS_MAX, TraceMemory,
-    replay_all,
+    FailureCause, ReplayJob, ReplayOptions, ReplayOutcome, ReplayPolicy, Start, TRIED_OPS_MAX,
+    TraceMemory, replay_all,
 };
 use crate::report::{
     Answer, AnswerFigures, AnswerZones, Calibration, TriedPolicy, WhoHolds, WhoReport, answer,
@@ -138,7 +138,9 @@ impl AnsweredCase<'_> {
         let outcomes = outcomes
             .map_err(|error| CommandError::Input(format!("{}: {error}", self.loaded.path)))?;
         for (nth, outcome) in outcomes.iter().enumerate() {
-            tried[nth % policies.len()].failures.push(outcome.failures);
+            let tried = &mut tried[nth % policies.len()];
+            tried.failures.push(outcome.failures);
+            tried.in_pieces.push(in_pieces(outcome));
         }
         Ok(())
     }
@@ -148,5 +150,11 @@ fn of((&policy, outcome): (&ReplayPolicy, &ReplayOutcome)) -> TriedPolicy {
     TriedPolicy {
         policy,
         failures: vec![outcome.failures],
+        in_pieces: vec![in_pieces(outcome)],
     }
+}
+
+fn in_pieces(outcome: &ReplayOutcome) -> [u64; MAX_ORDER + 1] {
+    let of = |causes: [u64; 3]| causes[FailureCause::Fragmented as usize];
+    outcome.failed.causes.map(of)
 }

@@ -8,10 +8,11 @@
 //!
 //! # Invariants
 //! - **AW1** Rules have helped only where every nearby replay says so, and where the difference is larger than the
-//!   model's error or that is not known, which it then says.
+//!   model's error. Where that error is not known, the answer says so, and a handful is no difference.
 //! - **AW2** Where the figures do not tell, it says "This recording cannot say, because ...": of invented memory, of what
 //!   the machine refused and a replay of its own rules serves, of what fails in a replay alone.
-//! - **AW3** No rule makes memory: none has helped where most requests failed because memory was used up.
+//! - **AW3** No rule makes memory: none has helped where most requests failed because memory was used up, and failures
+//!   count for rules only as far as what was free lay in pieces.
 //!
 //! What it says to change stands in `change.rs`, what a page shows of it first in `headline.rs`.
 
@@ -33,6 +34,8 @@ const ORDERS: usize = MAX_ORDER + 1;
 const CANNOT_SAY: &str = "This recording cannot say";
 /// The most sentences of an answer.
 const SENTENCES_MAX: usize = 5;
+/// Up to so many failures fewer are chance where the model's error is not known.
+const HANDFUL: u64 = 10;
 
 /// What requests waited for on the recording machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -50,17 +53,39 @@ pub struct TriedPolicy {
     pub policy: ReplayPolicy,
     /// Its failures.
     pub failures: Vec<[u64; ORDERS]>,
+    /// Those of them that failed because what was free lay in pieces.
+    pub in_pieces: Vec<[u64; ORDERS]>,
 }
 
 impl TriedPolicy {
     fn at_asked(&self, order: usize) -> u64 {
-        self.failures.first().map_or(0, |counts| counts[order])
+        first(&self.failures, order)
     }
 
-    fn range(&self, order: usize) -> (u64, u64) {
-        let of = || self.failures.iter().map(|counts| counts[order]);
-        (of().min().unwrap_or(0), of().max().unwrap_or(0))
+    fn of(&self, counted: Counted) -> &[[u64; ORDERS]] {
+        match counted {
+            Counted::All => &self.failures,
+            Counted::InPieces => &self.in_pieces,
+        }
     }
+}
+
+fn first(tried: &[[u64; ORDERS]], order: usize) -> u64 {
+    tried.first().map_or(0, |counts| counts[order])
+}
+
+fn range(tried: &[[u64; ORDERS]], order: usize) -> (u64, u64) {
+    let of = || tried.iter().map(|counts| counts[order]);
+    (of().min().unwrap_or(0), of().max().unwrap_or(0))
+}
+
+/// Which failures a sentence counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Counted {
+    /// All of them.
+    All,
+    /// Those for which what was free lay in pieces.
+    InPieces,
 }
 
 /// All that an answer is made from.
@@ -155,8 +180,10 @@ impl Answer {
 enum Helped {
     /// Fewer fail at each squeeze that was tried, by more than the model's error.
     Surely,
-    /// The same, but of an error that is not known.
+    /// The same, and by more than a handful, but of an error that is not known.
     AsFarAsKnown,
+    /// Fewer fail at each squeeze that was tried, but by too few to tell.
+    TooFew,
     /// Fewer fail at the squeeze that was asked for, but not by more than the model's error.
     WithinError,
     /// Fewer fail there, and not at each squeeze that was tried.
@@ -267,9 +294,12 @@ impl AnswerFigures {
     /// The order that rules are judged by: of those that could have been reported, else of all, the one that fails
     /// most often. Order 0 stands for lack of memory, which no rule mends, and only counts where nothing else fails.
     fn judged_order(&self) -> Option<usize> {
+        // Rules mend only what lies in pieces (AW3), so they are judged where that happened, if it did anywhere.
+        let has_pieces = self.failed.of_cause(FailureCause::Fragmented) > 0;
+        let pieces = |order: usize| self.failed.causes[order][FailureCause::Fragmented as usize];
         let most = |counts: &[u64; ORDERS]| {
             (1..ORDERS)
-                .filter(|&order| counts[order] > 0)
+                .filter(|&order| counts[order] > 0 && (!has_pieces || pieces(order) > 0))
                 .max_by_key(|&order| (counts[order], std::cmp::Reverse(order)))
         };
         let counts = &self.failed.counts;
@@ -290,15 +320,27 @@ impl AnswerFigures {
     }
 
     fn helped(&self, base: &TriedPolicy, other: &TriedPolicy, order: usize) -> Helped {
-        let (before, after) = (base.at_asked(order), other.at_asked(order));
-        if after >= before {
+        // What fails less often in pieces and more often at a watermark has not helped.
+        let fewer = [Counted::All, Counted::InPieces].map(|counted| {
+            let of = |tried: &TriedPolicy| first(tried.of(counted), order);
+            of(base).saturating_sub(of(other))
+        });
+        let fewer = fewer[0].min(fewer[1]);
+        if fewer == 0 {
             return Helped::No;
         }
-        if other.range(order).1 >= base.range(order).0 {
+        let overlap = |counted| {
+            let (least, _) = range(base.of(counted), order);
+            range(other.of(counted), order).1 >= least
+        };
+        if overlap(Counted::All) || overlap(Counted::InPieces) {
             return Helped::Varies;
         }
         match self.error(order) {
-            Some(error) if (before - after) as f64 <= error => Helped::WithinError,
+            Some(error) if fewer as f64 <= error => Helped::WithinError,
+            None if fewer <= HANDFUL => Helped::TooFew,
+            // One request is chance whatever the error.
+            Some(_) if fewer == 1 => Helped::TooFew,
             Some(_) => Helped::Surely,
             None => Helped::AsFarAsKnown,
         }
@@ -368,11 +410,25 @@ impl AnswerFigures {
                     .into(),
             );
         }
+        if self.failed.of_cause(FailureCause::Fragmented) == 0 {
+            return none(
+                "None of these rules would have helped: no request failed because what was free lay in pieces, and rules \
+                 mend nothing else."
+                    .into(),
+            );
+        }
         let others = self.tried.iter().filter(|tried| tried.policy != self.base);
         let judged: Vec<(&TriedPolicy, Helped)> = others
             .map(|tried| (tried, self.helped(base, tried, order)))
             .collect();
-        let fails = format!("order {order} fails {}", self.counted(base, order));
+        // Failures in pieces are named as such only beside others.
+        let is_all = first(&base.in_pieces, order) == base.at_asked(order);
+        let (counts, because) = match is_all {
+            true => (Counted::All, ""),
+            false => (Counted::InPieces, " because memory lay in pieces"),
+        };
+        let counted = |tried: &TriedPolicy| shown_counts(tried.of(counts), order);
+        let fails = format!("order {order} fails {}{because}", counted(base));
         let best = judged
             .iter()
             .filter(|(_, helped)| helped.has())
@@ -401,7 +457,7 @@ impl AnswerFigures {
                     "The rules of {} would have helped: {fails} under those of {}, and {} under these ({sure}){too}.",
                     tried.policy,
                     self.base,
-                    self.counted(tried, order),
+                    counted(tried),
                 ),
                 found: RulesFound::Best(tried.policy),
             };
@@ -415,15 +471,26 @@ impl AnswerFigures {
                 "None of these rules would surely have helped: {fails} under those of {} and {} under those of {}, which \
                  is within the model's error of {}.",
                 self.base,
-                self.counted(tried, order),
+                counted(tried),
                 tried.policy,
                 count(self.error(order).unwrap_or(0.0).round() as u64),
+            ),
+            Some((tried, Helped::TooFew)) => format!(
+                "None of these rules would surely have helped: {fails} under those of {} and {} under those of {}, which is \
+                 too few to tell{}.",
+                self.base,
+                counted(tried),
+                tried.policy,
+                match self.error(order) {
+                    Some(_) => "",
+                    None => ", because how far the model is off there is not known",
+                },
             ),
             Some((tried, _)) => format!(
                 "None of these rules would surely have helped: {fails} under those of {}, and {} under those of {}, but the two \
                  ranges overlap.",
                 self.base,
-                self.counted(tried, order),
+                counted(tried),
                 tried.policy,
             ),
             None => format!(
@@ -432,19 +499,19 @@ impl AnswerFigures {
             ),
         })
     }
+}
 
-    /// `122 times (118 to 130 over 3 squeezes)`.
-    fn counted(&self, tried: &TriedPolicy, order: usize) -> String {
-        let times = times(tried.at_asked(order));
-        let (least, most) = tried.range(order);
-        match tried.failures.len() {
-            0 | 1 => times,
-            n => format!(
-                "{times} ({} to {} over {n} nearby replays)",
-                count(least),
-                count(most)
-            ),
-        }
+/// `122 times (118 to 130 over 3 nearby replays)`.
+fn shown_counts(tried: &[[u64; ORDERS]], order: usize) -> String {
+    let times = times(first(tried, order));
+    let (least, most) = range(tried, order);
+    match tried.len() {
+        0 | 1 => times,
+        n => format!(
+            "{times} ({} to {} over {n} nearby replays)",
+            count(least),
+            count(most)
+        ),
     }
 }
 

@@ -43,16 +43,24 @@ fn policy(name: &str) -> ReplayPolicy {
     name.parse().unwrap()
 }
 
-/// Failures of order 3, at each squeeze.
+/// Failures of order 3 in pieces, at each squeeze.
 fn tried(name: &str, at: &[u64]) -> TriedPolicy {
-    let of = |&count: &u64| {
+    tried_beside(name, &[0; 9][..at.len()], at)
+}
+
+/// Failures of order 3 in pieces, at each squeeze, and so many at a watermark `beside` them.
+fn tried_beside(name: &str, beside: &[u64], at: &[u64]) -> TriedPolicy {
+    let of = |count: u64| {
         let mut failures = [0; ORDERS];
         failures[3] = count;
         failures
     };
     TriedPolicy {
         policy: policy(name),
-        failures: at.iter().map(of).collect(),
+        failures: (beside.iter().zip(at))
+            .map(|(beside, at)| of(beside + at))
+            .collect(),
+        in_pieces: at.iter().map(|&at| of(at)).collect(),
     }
 }
 
@@ -420,6 +428,83 @@ fn no_rule_makes_memory() {
         "{said}"
     );
     assert!(!said.contains("concentrated"), "{said}");
+}
+
+/// What is said of rules where so many requests of order 3 failed at a watermark and in pieces, under each policy.
+fn judged(of: &[(&str, u64, u64)], error: Option<f64>) -> String {
+    let mut figures = squeezed(FailureCause::Watermark, &[], error);
+    let (_, marks, pieces) = of[0];
+    let mut failed = FailureLog {
+        first: figures.failed.first,
+        ..FailureLog::default()
+    };
+    failed.counts.all[3] = marks + pieces;
+    failed.counts.unseen[3] = marks + pieces;
+    failed.causes[3][FailureCause::Watermark as usize] = marks;
+    failed.causes[3][FailureCause::Fragmented as usize] = pieces;
+    figures.failed = failed;
+    figures.tried = (of.iter())
+        .map(|&(name, marks, pieces)| tried_beside(name, &[marks; 3], &[pieces; 3]))
+        .collect();
+    let said = said(&figures);
+    let says = |line: &&str| line.contains("rules") && line.contains("helped:");
+    said.lines().find(says).unwrap().to_owned()
+}
+
+#[test]
+fn rules_are_judged_only_by_what_failed_in_pieces() {
+    // One request less at a watermark is no merit of rules.
+    let marks = judged(&[("linux-6.12", 37, 0), ("linux-4.4", 36, 0)], None);
+    assert_eq!(
+        marks,
+        "None of these rules would have helped: no request failed because what was free lay in pieces, and rules mend \
+         nothing else."
+    );
+    // Nor are thousands, beside five in pieces.
+    let five = judged(
+        &[("linux-6.12", 33_007, 5), ("largest-first", 25_542, 0)],
+        None,
+    );
+    assert_eq!(
+        five,
+        "None of these rules would surely have helped: order 3 fails 5 times (5 to 5 over 3 nearby replays) because memory \
+         lay in pieces under those of linux-6.12 and 0 times (0 to 0 over 3 nearby replays) under those of largest-first, \
+         which is too few to tell, because how far the model is off there is not known."
+    );
+    let none = judged(
+        &[("linux-6.12", 33_000, 90), ("largest-first", 25_542, 90)],
+        None,
+    );
+    assert!(
+        none.starts_with("None of these rules would have helped: order 3 fails 90 times"),
+        "{none}"
+    );
+    // What fails in pieces no more but at a watermark instead has failed.
+    let instead = judged(&[("linux-6.12", 10, 90), ("largest-first", 100, 0)], None);
+    assert!(
+        instead.ends_with("and no fewer under any other."),
+        "{instead}"
+    );
+    let helped = judged(&[("linux-6.12", 10, 90), ("largest-first", 10, 4)], None);
+    assert!(
+        helped.starts_with(
+            "The rules of largest-first would have helped: order 3 fails 90 times (90 to 90 over 3 nearby replays) because \
+             memory lay in pieces under those of linux-6.12, and 4 times"
+        ),
+        "{helped}"
+    );
+}
+
+#[test]
+fn a_handful_is_no_reason_where_the_error_is_not_known() {
+    let of =
+        |before, after, error| judged(&[("linux-6.12", 0, before), ("linux-4.4", 0, after)], error);
+    assert!(of(20, 10, None).ends_with(
+        "which is too few to tell, because how far the model is off there is not known."
+    ));
+    assert!(of(20, 9, None).starts_with("The rules of linux-4.4 would have helped"));
+    assert!(of(20, 18, Some(1.0)).starts_with("The rules of linux-4.4 would have helped"));
+    assert!(of(20, 19, Some(0.5)).ends_with("which is too few to tell."));
 }
 
 #[test]
