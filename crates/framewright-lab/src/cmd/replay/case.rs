@@ -372,7 +372,8 @@ fn nothing_fails(policy: ReplayPolicy, proposed: &[ProposedSqueeze]) -> String {
             shown_frames(one.frames)
         ),
         None => format!(
-            "--squeeze {} (more than is ever free: some request fails under every policy)",
+            "--squeeze {} (one frame more than is left at the moment when the least is free: some request fails then under \
+             every policy)",
             shown_frames(one.frames)
         ),
     });
@@ -410,4 +411,23 @@ fn empty_errors(
         );
         ("zero_error", says)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_proposed_is_told_as_what_it_is() {
+        let all = ProposedSqueeze {
+            frames: 3_316_515,
+            fails: None,
+        };
+        // At other moments more is free than that, as the mean beside it says.
+        assert_eq!(
+            nothing_fails("linux-6.12".parse().unwrap(), &[all]),
+            "no request fails; with less memory some do: --squeeze 3316515 (12.7 GiB) (one frame more than is left at the \
+             moment when the least is free: some request fails then under every policy)"
+        );
+    }
 }
