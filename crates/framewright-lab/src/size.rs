@@ -1,6 +1,6 @@
 //! Sizes of memory on a command line: one reader for all options.
 //!
-//! A number with a unit is bytes (`5GiB`, `512MiB`, `64K`). A plain number is what the option says: bytes, frames or
+//! A number with a unit is bytes (`5GiB`, `12.7GiB`, `64K`). A plain number is what the option says: bytes, frames or
 //! MiB.
 
 use framewright::Frame;
@@ -14,8 +14,11 @@ const UNITS: [(&str, &str, u64); 5] = [
     ("TiB", "T", 1 << 40),
 ];
 
-/// A size in pieces of `plain_bytes`, which is what a plain number counts; what a size with a unit has beyond whole
-/// pieces makes one more.
+/// Digits that a fraction has at most: more would tell less than a byte of the largest unit.
+const DECIMALS_MAX: usize = 12;
+
+/// A size in pieces of `plain_bytes`, which is what a plain number counts. What a whole number of units has beyond whole
+/// pieces makes one more; a decimal fraction, which is mostly a rounded figure itself, is rounded to the nearest piece.
 fn read_pieces(text: &str, plain_bytes: u64, example: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = &text[digits.len()..];
@@ -24,18 +27,38 @@ fn read_pieces(text: &str, plain_bytes: u64, example: &str) -> Result<u64, Strin
         let binary = format!("{}iB", unit[..1].to_ascii_uppercase());
         return Err(format!("{}: units are binary, {digits}{binary}", bad()));
     }
-    let number: u64 = digits.parse().map_err(|_| bad())?;
+    let too_much = || format!("{}: this is more than there can be", bad());
     if unit.is_empty() {
+        let number: u64 = digits.parse().map_err(|_| bad())?;
         let fits = number.checked_mul(plain_bytes).map(|_| number);
-        return fits.ok_or_else(|| format!("{}: this is more than there can be", bad()));
+        return fits.ok_or_else(too_much);
     }
     let found = UNITS
         .iter()
         .find(|(name, short, _)| unit == *name || unit == *short);
     let &(_, _, unit_bytes) = found.ok_or_else(bad)?;
-    let bytes = number.checked_mul(unit_bytes);
-    let bytes = bytes.ok_or_else(|| format!("{}: this is more than there can be", bad()))?;
-    Ok(bytes.div_ceil(plain_bytes))
+    let Some((whole, fraction)) = digits.split_once('.') else {
+        let number: u64 = digits.parse().map_err(|_| bad())?;
+        let bytes = number.checked_mul(unit_bytes).ok_or_else(too_much)?;
+        return Ok(bytes.div_ceil(plain_bytes));
+    };
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(whole) || !is_number(fraction) || fraction.len() > DECIMALS_MAX {
+        return Err(bad());
+    }
+    // In whole numbers, so that a fraction is exact until the one rounding at the end.
+    let scale = 10_u128.pow(fraction.len() as u32);
+    let number: u128 = format!("{whole}{fraction}")
+        .parse()
+        .map_err(|_| too_much())?;
+    let bytes = number
+        .checked_mul(u128::from(unit_bytes))
+        .ok_or_else(too_much)?;
+    if bytes.div_ceil(scale) > u128::from(u64::MAX) {
+        return Err(too_much());
+    }
+    let piece = u128::from(plain_bytes) * scale;
+    u64::try_from((bytes + piece / 2) / piece).map_err(|_| too_much())
 }
 
 /// Bytes: `64KiB`, or `70000`.
@@ -57,7 +80,7 @@ pub fn read_frames_len(text: &str) -> Result<u64, String> {
     read_pieces(
         text,
         Frame::BYTES,
-        "5GiB, 512MiB or a number of frames, 40000",
+        "5GiB, 12.7GiB, 512MiB or a number of frames, 40000",
     )
 }
 
@@ -134,7 +157,19 @@ mod tests {
         assert_eq!(read_bytes("64KiB"), Ok(65_536));
         assert_eq!(read_bytes("1M"), Ok(1 << 20));
         assert_eq!(read_bytes("70000"), Ok(70_000));
-        for bad in ["", "KiB", "64KB", "6 4", "-1", "1.5MiB", "99999999999GiB"] {
+        for bad in [
+            "",
+            "KiB",
+            "64KB",
+            "6 4",
+            "-1",
+            "1.5",
+            "1.MiB",
+            ".5MiB",
+            "1.5.5MiB",
+            "1.+5MiB",
+            "99999999999GiB",
+        ] {
             let error = read_bytes(bad).unwrap_err();
             assert!(error.contains("expected a size as 64KiB"), "{bad}: {error}");
         }
@@ -186,6 +221,20 @@ mod tests {
         for bad in ["many", "5 GiB", "18446744073709551615", "-5GiB"] {
             let error = read_frames_len(bad).unwrap_err();
             assert!(error.contains("expected a size as 5GiB"), "{bad}: {error}");
+        }
+        // What the tool prints can be given back.
+        assert_eq!(read_frames_len("12.7GiB"), Ok(3_329_229));
+        assert_eq!(read_frames_len("0.6MiB"), Ok(154));
+        assert_eq!(read_frames_len("2.5K"), Ok(1));
+        assert_eq!(read_frames_len("0.5B"), Ok(0));
+        assert_eq!(read_bytes("1.5MiB"), Ok(3 << 19));
+        assert_eq!(read_mib("1.5GiB"), Ok(1536));
+        for bad in [
+            "17179869184.5TiB",
+            "1.0000000000000GiB",
+            "999999999999999999999999999999999999999.5B",
+        ] {
+            assert!(read_frames_len(bad).is_err(), "{bad}");
         }
         assert_eq!(shown_frames(40_000), "40000 (156.2 MiB)");
         assert_eq!(shown_frames(5 << 20), "5242880 (20.0 GiB)");
