@@ -2,6 +2,7 @@
 
 use super::conduct::{CommandError, ReplayLimits, distinct, with_progress};
 use super::input::{LoadedTrace, files_of, load_told_apart};
+use super::places::claim_output;
 use super::replay::{WatermarksArg, memory_of, seconds};
 use crate::files::{FileClaims, OutputSet, is_stdout};
 use crate::measure::TimeWindows;
@@ -10,7 +11,7 @@ use crate::replay::{
 };
 use crate::report::{
     ComparedRecording, ComparedVariant, FigureSource, LINUX, MachineRecord, POINTS_A_WINDOW,
-    RecordingComparison, RunInfo, WindowedFigure, has_place, machine_figures, replay_figures,
+    RecordingComparison, RunInfo, WindowedFigure, machine_figures, replay_figures,
 };
 use crate::size::read_frames_len;
 use crate::trace::{OpKind, Trace};
@@ -44,7 +45,7 @@ pub(super) struct CompareArgs {
     policy: Vec<ReplayPolicy>,
 
     /// Movable memory to hold back in the replays: 5GiB, 160MiB, or a number of frames
-    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = read_frames_len)]
+    #[arg(long, value_name = "SIZE", default_value = "0", allow_hyphen_values = true, value_parser = read_frames_len)]
     squeeze: u64,
 
     /// Whether a request must leave in the replays what the machine's zones keep back
@@ -206,8 +207,7 @@ fn claim(args: &CompareArgs) -> Result<(), CommandError> {
         ));
     }
     if let Some(path) = &args.json {
-        claims.writes("--json", path).map_err(CommandError::input)?;
-        has_place(path).map_err(CommandError::input)?;
+        claim_output(&mut claims, "--json", path)?;
     }
     Ok(())
 }

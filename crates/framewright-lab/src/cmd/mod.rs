@@ -15,6 +15,7 @@ pub mod lab;
 pub mod library;
 mod main_job;
 mod manual;
+mod places;
 pub mod record;
 pub mod replay;
 #[cfg(all(target_os = "linux", feature = "experiments"))]

@@ -1,10 +1,11 @@
 //! What is the same for every experiment: as a command, and as a section of the main job.
 
 use super::conduct::{CommandError, with_progress};
+use super::places::claim_output;
 use crate::experiment::{Detail, Experiment, Findings, Progress, Size, all_experiments};
 use crate::files::{FileClaims, OutputSet, is_stdout};
 use crate::report::{
-    Figure, Item, MachineRecord, RunInfo, Section, Tabled, figure_lines, has_place, measured_cases,
+    Figure, Item, MachineRecord, RunInfo, Section, Tabled, figure_lines, measured_cases,
 };
 use std::path::Path;
 
@@ -25,8 +26,7 @@ pub(super) fn command<E: Experiment>(args: &E::Args) -> Result<(), CommandError>
     }
     for (option, path) in [("--json", to.json), ("--csv", to.csv)] {
         let Some(path) = path else { continue };
-        claims.writes(option, path).map_err(CommandError::input)?;
-        has_place(path).map_err(CommandError::input)?;
+        claim_output(&mut claims, option, path)?;
     }
     let plan = E::asked(args).map_err(CommandError::Input)?;
     let Findings {

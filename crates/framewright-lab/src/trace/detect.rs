@@ -14,6 +14,15 @@ pub enum Recording {
     Stream(Box<StreamReader>),
 }
 
+/// Whether a recording begins like that, or the frames that one has beside it. Text is none: nothing tells it from other
+/// text before it is read.
+pub(crate) fn is_recording(input: &mut Input) -> bool {
+    let stream = &STREAM_MAGIC[..STREAM_MAGIC.len() - 2];
+    let first = input.peek(stream.len()).unwrap_or_default();
+    let is_columns = pft::MAGICS.iter().any(|magic| first.starts_with(magic));
+    first == stream || is_columns || pft::is_newer(first) || first.starts_with(&pft::FRAMES_MAGIC)
+}
+
 impl Recording {
     /// Opens `path`, or standard input for `-`: PFT1 to PFT5, a stream, ftrace text or `perf script` text; plain,
     /// gzip or zstd. Columns are read as a whole, text as it is asked for.
@@ -40,6 +49,9 @@ impl Recording {
             return Ok(Self::Columns(Box::new(pft::read_pft(input)?)));
         }
         let other = match first {
+            _ if first.starts_with(&pft::FRAMES_MAGIC) => Some(
+                "this is what a recording has beside it (NAME.pfn.zst), expected the recording itself, NAME.pft.zst",
+            ),
             [b'P', b'E', b'R', b'F', b'I', b'L', b'E', b'2', ..] => {
                 Some("this is perf.data, expected its text: `perf script -i FILE > TEXT`")
             }

@@ -31,6 +31,7 @@ mod stream;
 mod text;
 
 pub use detect::Recording;
+pub(crate) use detect::is_recording;
 pub use error::TraceError;
 pub use event::{EventKind, TraceEvent};
 pub use failure::EndingFailure;

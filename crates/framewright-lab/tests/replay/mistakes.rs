@@ -50,6 +50,33 @@ fn of1_a_recording_is_not_replaced_by_an_output_whatever_it_is_called() {
 }
 
 #[test]
+fn of1_another_recording_is_not_replaced_by_an_output() {
+    let folder = folder();
+    let trace = write(&tight(300, 1), folder.path(), "t");
+    let other = write(&tight(300, 2), folder.path(), "other");
+    let bytes = fs::read(&other).unwrap();
+    for option in ["--html", "--json", "--csv", "--perfetto", "--stacks"] {
+        let says = format!("{option} would replace a recording, expected another name");
+        refused(&[as_str(&trace), option, as_str(&other)], &says);
+    }
+    assert_eq!(fs::read(other).unwrap(), bytes);
+}
+
+#[test]
+fn what_lies_beside_a_recording_is_told_from_it() {
+    let folder = folder();
+    let path = folder.path().join("t.pfn.zst");
+    let mut bytes = Vec::new();
+    write_frames_digest(TraceDigest::of(b""), &mut bytes).unwrap();
+    write_frames(&[1, 2], &mut bytes).unwrap();
+    fs::write(&path, bytes).unwrap();
+    refused(
+        &[as_str(&path)],
+        "t.pfn.zst: this is what a recording has beside it (NAME.pfn.zst), expected the recording itself, NAME.pft.zst",
+    );
+}
+
+#[test]
 fn of1_two_outputs_want_two_files() {
     let folder = folder();
     let trace = write(&tight(300, 1), folder.path(), "t");
@@ -263,7 +290,7 @@ fn p7_no_output_has_a_control_character_of_a_name() {
 fn sizes_take_units_and_plain_numbers_keep_their_meaning() {
     let folder = folder();
     let trace = write(&tight(300, 1), folder.path(), "t");
-    for (size, frames) in [("1MiB", 256), ("4K", 1), ("9", 9)] {
+    for (size, frames) in [("1MiB", 256), ("4K", 1), ("9", 9), ("0.5MiB", 128)] {
         let out = replayed(&[as_str(&trace), "--squeeze", size, "--memory-limit", "1GiB"]);
         let case = format!("\nt/imposed/b{frames}: ");
         assert!(out.contains(&case), "{size}:\n{out}");
@@ -276,6 +303,13 @@ fn sizes_take_units_and_plain_numbers_keep_their_meaning() {
         &[as_str(&trace), "--squeeze", "much"],
         "a number of frames, 40000",
     );
+    // Not clap's advice, which is about something else.
+    for negative in ["-5", "-5GiB"] {
+        refused(
+            &[as_str(&trace), "--squeeze", negative],
+            "a number of frames, 40000",
+        );
+    }
     refused(
         &[as_str(&trace), "--memory-limit", "0"],
         "0 MiB is not in 1..=",

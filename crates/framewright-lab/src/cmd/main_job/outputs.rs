@@ -2,6 +2,7 @@
 //! written must fail in the first second and not after minutes.
 
 use crate::cmd::conduct::CommandError;
+use crate::cmd::places::claim_output;
 use crate::files::{FileClaims, is_stdout};
 use crate::report::has_place;
 use std::io;
@@ -75,8 +76,7 @@ impl JobOutputs {
                 ));
             }
             Some(path) => {
-                claims.writes("--html", path).map_err(CommandError::input)?;
-                has_place(path).map_err(CommandError::input)?;
+                claim_output(&mut claims, "--html", path)?;
                 Some(JobPage::Named(path.clone()))
             }
             None => {
@@ -89,8 +89,7 @@ impl JobOutputs {
             }
         };
         if let Some(json) = &self.json {
-            claims.writes("--json", json).map_err(CommandError::input)?;
-            has_place(json).map_err(CommandError::input)?;
+            claim_output(&mut claims, "--json", json)?;
         }
         Ok((page, self.json.as_deref()))
     }

@@ -14,12 +14,13 @@ pub(super) use shown::{METHOD, case_items};
 
 use super::conduct::{CommandError, ReplayLimits, distinct};
 use super::input::{case_names, files_of, load};
+use super::places::claim_output;
 use crate::files::{FileClaims, OutputSet, is_stdout};
 use crate::replay::reclaim::reclaims;
 use crate::replay::{ReclaimOptions, ReplayOptions, ReplayOutcome, ReplayPolicy, Start};
 use crate::report::{
-    Assertion, COLLAPSED_MAX, MachineRecord, PerfettoCase, ReportCase, RunInfo, has_place,
-    hollow_text, json_lines, perfetto, series_csv,
+    Assertion, COLLAPSED_MAX, MachineRecord, PerfettoCase, ReportCase, RunInfo, hollow_text,
+    json_lines, perfetto, series_csv,
 };
 use crate::size::read_frames_len;
 use crate::trace::Askers;
@@ -55,7 +56,7 @@ pub struct ReplayArgs {
     pub start: StartArg,
 
     /// Movable memory to hold back from the start to the end, like a balloon: 5GiB, 160MiB, or a number of frames
-    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = read_frames_len)]
+    #[arg(long, value_name = "SIZE", default_value = "0", allow_hyphen_values = true, value_parser = read_frames_len)]
     pub squeeze: u64,
 
     /// The recording machine's /proc/pagetypeinfo when the trace began: pageblocks are labelled so
@@ -394,8 +395,7 @@ fn claim(args: &ReplayArgs) -> Result<(), CommandError> {
                 "{option} - wants standard output, expected a file's name"
             )));
         }
-        claims.writes(option, path).map_err(CommandError::input)?;
-        has_place(path).map_err(CommandError::input)?;
+        claim_output(&mut claims, option, path)?;
     }
     Ok(())
 }

@@ -11,13 +11,14 @@ mod shown;
 
 use super::conduct::{CommandError, ReplayLimits, distinct, with_progress};
 use super::input::{LoadedTrace, case_names, files_of, load_told_apart, replayed_files_of};
+use super::places::claim_output;
 use super::replay::{StartArg, WatermarksArg, memory_of};
 use crate::files::{FileClaims, OutputSet, RowFile, is_stdout};
 use crate::printable;
 use crate::replay::{
     ReplayJob, ReplayOptions, ReplayPolicy, Start, TraceMemory, least_free, replay_all,
 };
-use crate::report::{Hollow, MachineRecord, RunInfo, has_place};
+use crate::report::{Hollow, MachineRecord, RunInfo};
 use crate::size::{SqueezeSize, read_frames_len, read_squeeze, shown_frames};
 use crate::trace::TraceDigest;
 use row::{CombinationKey, CombinationRow};
@@ -55,7 +56,7 @@ pub(super) struct SweepArgs {
 
     /// Movable memory to hold back, one or more sizes: 0,160MiB, or numbers of frames; 97.5% is a share of what is free
     /// at every moment of the recording [default: 0]
-    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = read_squeeze, conflicts_with = "memory")]
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', allow_hyphen_values = true, value_parser = read_squeeze, conflicts_with = "memory")]
     squeeze: Vec<SqueezeSize>,
 
     /// Memory that is left, one or more sizes: 2GiB,1GiB, or numbers of frames; the rest is held back
@@ -356,18 +357,14 @@ fn claim(args: &SweepArgs) -> Result<(), CommandError> {
                 .into(),
         ));
     }
-    claims
-        .writes("--json", &args.json)
-        .map_err(CommandError::input)?;
-    has_place(&args.json).map_err(CommandError::input)?;
+    claim_output(&mut claims, "--json", &args.json)?;
     if let Some(path) = &args.html {
         if is_stdout(path) {
             return Err(CommandError::Input(
                 "--html - wants standard output, expected a file's name".into(),
             ));
         }
-        claims.writes("--html", path).map_err(CommandError::input)?;
-        has_place(path).map_err(CommandError::input)?;
+        claim_output(&mut claims, "--html", path)?;
     }
     Ok(())
 }

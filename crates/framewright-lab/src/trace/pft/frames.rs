@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 /// What stands before a digest. A file without a digest cannot begin like this: its first number would be -64, and
 /// a frame is not below 0.
-const MAGIC: [u8; 5] = *b"\x7fPFN1";
+pub(crate) const MAGIC: [u8; 5] = *b"\x7fPFN1";
 
 /// Reads which trace the frames belong to, if they say so: files of earlier versions do not.
 ///

@@ -67,6 +67,7 @@ mod varint;
 mod work;
 mod write;
 
+pub(super) use frames::MAGIC as FRAMES_MAGIC;
 pub use frames::{read_frames, read_frames_digest, write_frames, write_frames_digest};
 pub use read::read_pft;
 pub use write::{write_pft1, write_pft2, write_pft3, write_pft4, write_pft5};
