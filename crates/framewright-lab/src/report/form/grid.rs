@@ -52,7 +52,7 @@ pub struct Heading {
     pub accent: Option<Accent>,
     /// Whether a document's.
     pub is_published: bool,
-    /// Whether the others are marked against it.
+    /// Whether the others are compared with it.
     pub is_base: bool,
 }
 

@@ -114,8 +114,19 @@ pub fn case_grid(case: &ReportCase) -> Grid {
     let base = base(case);
     // Without an error nothing is marked.
     let marked_against = base.filter(|_| case.calibration.is_some());
-    let mut headings: Vec<Heading> = case
-        .columns
+    let answered = (case.answer.as_ref()).and_then(|answer| case.column(answer.base.name()));
+    // A narrow table keeps what stands first, and the answer speaks of this column.
+    let mut columns: Vec<&ReportColumn> = case.columns.iter().collect();
+    columns.sort_by_key(|column| match answered {
+        _ if column.variant == LINUX => 0,
+        Some(answered) if std::ptr::eq(answered, *column) => 1,
+        _ => 2,
+    });
+    let is_compared = |column: &ReportColumn| {
+        let mut with = [marked_against, answered].into_iter().flatten();
+        with.any(|with| std::ptr::eq(with, column))
+    };
+    let mut headings: Vec<Heading> = columns
         .iter()
         .map(|column| Heading {
             title: broken(shown_variant(&column.variant)),
@@ -124,7 +135,7 @@ pub fn case_grid(case: &ReportCase) -> Grid {
                 policy => accent(policy),
             },
             is_published: false,
-            is_base: marked_against.is_some_and(|base| std::ptr::eq(base, column)),
+            is_base: is_compared(column),
         })
         .collect();
     if case.calibration.is_some() {
@@ -136,8 +147,8 @@ pub fn case_grid(case: &ReportCase) -> Grid {
         });
     }
     let row = |metric: Metric| {
-        let of = |column| figure(metric, column, base, case.calibration.as_ref());
-        let mut cells: Vec<String> = case.columns.iter().map(of).collect();
+        let of = |column: &&ReportColumn| figure(metric, column, base, case.calibration.as_ref());
+        let mut cells: Vec<String> = columns.iter().map(of).collect();
         if let Some(calibration) = &case.calibration {
             let error = calibration.deviations.get(&metric);
             cells.push(match error {

@@ -141,7 +141,7 @@ fn best<'a>(metric: Metric, rivals: &[&'a ReportColumn]) -> Option<(&'a str, f64
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Calibration, Deviation, FigureSource, LINUX, case_grid};
+    use crate::report::{Answer, Calibration, Deviation, FigureSource, LINUX, case_grid};
 
     fn column(variant: &str, contaminated: f64, free_2m: f64, failures: f64) -> ReportColumn {
         let values = [
@@ -200,6 +200,35 @@ mod tests {
         assert_eq!(standing(&case(), "ours", &["a", "b"]), Some([1, 0, 2]));
         assert_eq!(verdict(&case(), "absent", &["a"]), None);
         assert_eq!(verdict(&case(), "ours", &["absent"]), None);
+    }
+
+    #[test]
+    fn the_column_that_an_answer_compares_with_stands_first() {
+        let mut case = case();
+        case.calibration = None;
+        case.columns.push(column("linux-6.12", 1.0, 1.0, 1.0));
+        let titles = |case: &ReportCase| -> Vec<(String, bool)> {
+            let headings = case_grid(case).headings.into_iter();
+            headings.map(|one| (one.one_line(), one.is_base)).collect()
+        };
+        assert_eq!(titles(&case)[4], ("linux-6.12".into(), false));
+        case.answer = Some(Answer {
+            sentences: Vec::new(),
+            headlines: Vec::new(),
+            base: "linux-6.12".parse().unwrap(),
+        });
+        let named: Vec<String> = titles(&case).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(
+            named,
+            ["the recorded kernel", "linux-6.12", "a", "b", "ours"]
+        );
+        assert!(titles(&case)[1].1, "it is left out last");
+        let text = case_grid(&case).text();
+        let row = text
+            .lines()
+            .find(|line| line.contains("contaminated_blocks"));
+        let cells: Vec<&str> = row.unwrap().split_whitespace().collect();
+        assert_eq!(cells[1..3], ["305.0", "1.0"]);
     }
 
     #[test]

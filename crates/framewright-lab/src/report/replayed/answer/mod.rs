@@ -160,6 +160,8 @@ pub struct Answer {
     pub sentences: Vec<String>,
     /// Those that come to a number.
     pub headlines: Vec<Headline>,
+    /// The rules that it compares the others with.
+    pub base: ReplayPolicy,
 }
 
 impl Answer {
@@ -205,6 +207,7 @@ pub fn answer(figures: &AnswerFigures) -> Answer {
         return Answer {
             sentences: vec![format!("{CANNOT_SAY}, because {why}.")],
             headlines: Vec::new(),
+            base: figures.base,
         };
     }
     let mut sentences = vec![suffered(figures)];
@@ -235,6 +238,7 @@ pub fn answer(figures: &AnswerFigures) -> Answer {
     Answer {
         sentences,
         headlines,
+        base: figures.base,
     }
 }
 
