@@ -130,8 +130,8 @@ fn the_table_says_who_asked_and_who_holds_what_is_in_the_way() {
         BY_REQUEST,
         "{out}"
     );
-    let says = "t the end 4 frames that cannot move share pageblocks with movable ones: 0 were held before the \
-                recording, and cc1 holds the most of those asked for by name, 4.";
+    let says = "t the end 4 frames that cannot move share pageblocks with movable ones: 0 of them were held \
+                before the recording, and of those whose asker has a name cc1 holds the most: 4 frames.";
     assert!(out.contains(says), "{out}");
     assert!(!out.contains('\x1b'));
     let (_, json, _) = run(&["replay", as_str(&path), "--json", "-"]);

@@ -403,7 +403,7 @@ impl AnswerFigures {
                 None => String::new(),
             };
             return none(format!(
-                "None of these rules is needed: under those of {} every request is served{propose}.",
+                "No other rules are needed: those of {} serve every request{propose}.",
                 self.base
             ));
         };
@@ -529,7 +529,8 @@ fn suffered(figures: &AnswerFigures) -> String {
         (true, _) => "on this machine".to_owned(),
         (false, 0) => format!("under the rules of {}", figures.base),
         (false, frames) => format!(
-            "with {} less, under the rules of {}",
+            "with {} frames ({}) less, under the rules of {}",
+            count(frames),
             shown_mib(frames),
             figures.base
         ),
@@ -568,8 +569,11 @@ fn suffered(figures: &AnswerFigures) -> String {
     };
     if asked.huge_pages() > 0 && total > 0 {
         says += &format!(
-            "; {} of {} huge pages were not had",
-            count(failed.huge_pages()),
+            "; {} of {} requests for a huge page failed",
+            match failed.huge_pages() {
+                0 => "none".to_owned(),
+                n => count(n),
+            },
             count(asked.huge_pages())
         );
     }
@@ -675,11 +679,12 @@ fn holds(holds: &WhoHolds) -> String {
             of,
             before,
         } => format!(
-            "at the end {} frames that cannot move share pageblocks with movable ones: {} were held before the recording, and \
-             {who} holds the most of those asked for by name, {}",
+            "at the end {} frames that cannot move share pageblocks with movable ones: {} of them were held before the \
+             recording, and of those whose asker has a name {who} holds the most: {} {}",
             count(*of),
             count(*before),
             count(*frames),
+            if *frames == 1 { "frame" } else { "frames" },
         ),
     }
 }

@@ -143,7 +143,7 @@ fn what_a_machine_suffered_is_told_with_denominators() {
         (
             vec![(3, Some(SOCKET), 4), (9, Some(SOCKET), 2)],
             "6 of 1 006 requests failed on this machine (4 of order 3, 2 of order 9), and none of them could have printed \
-             `page allocation failure`, because all carry __GFP_NOWARN; 2 of 2 huge pages were not had.",
+             `page allocation failure`, because all carry __GFP_NOWARN; 2 of 2 requests for a huge page failed.",
         ),
         (
             vec![(3, Some(ATOMIC), 4), (0, Some(SOCKET), 1)],
@@ -163,6 +163,23 @@ fn what_a_machine_suffered_is_told_with_denominators() {
         };
         assert_eq!(said(&figures).lines().next().unwrap(), says);
     }
+    let squeezed = said(&squeezed(FailureCause::Fragmented, &[], None));
+    let first = squeezed.lines().next().unwrap();
+    assert!(
+        first.contains(" with 40 000 frames (156.2 MiB) less, under the rules of linux-6.12 "),
+        "{first}"
+    );
+    let spared = AnswerFigures {
+        served: counts(&[(0, Some(KERNEL), 900), (9, Some(SOCKET), 13)]),
+        refused: log(&[(3, Some(SOCKET), 4)], FailureCause::Watermark),
+        ..figures()
+    };
+    let spared = said(&spared);
+    let first = spared.lines().next().unwrap();
+    assert!(
+        first.ends_with("; none of 13 requests for a huge page failed."),
+        "{first}"
+    );
     let figures = AnswerFigures {
         stalls: Some(MachineStalls {
             reclaimed: 2_886,
@@ -234,7 +251,7 @@ fn a_machine_that_never_waited_is_told_so() {
 #[test]
 fn where_nothing_fails_no_rule_is_needed_and_a_squeeze_is_proposed() {
     let says = "None of 1 000 requests failed on this machine.\n\
-                None of these rules is needed: under those of linux-6.12 every request is served";
+                No other rules are needed: those of linux-6.12 serve every request";
     assert_eq!(said(&figures()), format!("{says}."));
     let proposed = AnswerFigures {
         proposed: Some(256),
@@ -621,8 +638,8 @@ fn who_is_in_the_way_stands_in_the_answer_and_leaves_it_at_five_sentences() {
         before: 3_000,
     };
     let said = |figures: AnswerFigures| answer(&figures).sentences;
-    let says = "t the end 5 000 frames that cannot move share pageblocks with movable ones: 3 000 were held before the \
-                recording, and cc1 holds the most of those asked for by name, 1 234.";
+    let says = "t the end 5 000 frames that cannot move share pageblocks with movable ones: 3 000 of them were held \
+                before the recording, and of those whose asker has a name cc1 holds the most: 1 234 frames.";
     let served = AnswerFigures {
         holds: Some(most.clone()),
         ..figures()
