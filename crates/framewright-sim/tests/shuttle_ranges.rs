@@ -89,6 +89,7 @@ fn v3_what_one_cpu_allocates_another_frees() {
         held_max: 2,
         shared_percent: 80,
         purge_percent: 0,
+        defer_percent: 0,
         must_serve: false,
     };
     explore(300, || hammer(48, 8, 2, config(8, 0), 12, &WORK));
@@ -126,6 +127,7 @@ fn v12_a_strict_space_unmaps_what_another_cpu_collects() {
         held_max: 3,
         shared_percent: 60,
         purge_percent: 10,
+        defer_percent: 0,
         must_serve: false,
     };
     let mut config = config(6, 0);
@@ -141,6 +143,7 @@ fn v5_nothing_is_used_again_before_a_flush_that_began_after_its_unmap_has_ended(
         held_max: 3,
         shared_percent: 20,
         purge_percent: 25,
+        defer_percent: 0,
         must_serve: false,
     };
     explore(300, || hammer(32, 8, 3, config(2, 0), 10, &WORK));
@@ -223,6 +226,36 @@ fn v6_frees_that_unmap_ahead_meet_frees_to_their_spans_and_a_drain() {
 }
 
 #[test]
+fn v13_frees_are_deferred_beside_frees_purges_and_drains() {
+    static WORK: HammerWork = HammerWork {
+        kinds: EVERYTHING,
+        pages_max: 3,
+        held_max: 3,
+        shared_percent: 40,
+        purge_percent: 20,
+        defer_percent: 60,
+        must_serve: false,
+    };
+    explore(600, || hammer(64, 8, 3, config(12, 0), 10, &WORK));
+    explore(300, || hammer(64, 8, 2, config(12, 16), 12, &WORK));
+}
+
+#[test]
+fn v8_no_request_fails_for_what_is_deferred() {
+    static WORK: HammerWork = HammerWork {
+        kinds: &[Vmalloc],
+        pages_max: 1,
+        held_max: 4,
+        shared_percent: 0,
+        purge_percent: 0,
+        defer_percent: 100,
+        must_serve: true,
+    };
+    // Two threads with four areas of two pages each at most.
+    explore(600, || hammer(32, 8, 2, config(16, 0), 16, &WORK));
+}
+
+#[test]
 fn v8_spans_change_hands_before_a_request_fails() {
     // Two users that hold at most three areas of one page and a guard page.
     static WORK: HammerWork = HammerWork {
@@ -231,6 +264,7 @@ fn v8_spans_change_hands_before_a_request_fails() {
         held_max: 3,
         shared_percent: 0,
         purge_percent: 0,
+        defer_percent: 0,
         must_serve: true,
     };
     explore(300, || hammer(32, 8, 2, config(8, 0), 16, &WORK));
@@ -269,6 +303,7 @@ fn areas_are_kept_and_drained_under_work() {
         held_max: 2,
         shared_percent: 30,
         purge_percent: 10,
+        defer_percent: 0,
         must_serve: false,
     };
     explore(300, || hammer(32, 16, 2, config(4, 8), 12, &WORK));
@@ -282,6 +317,7 @@ fn v12_areas_are_kept_unmapped_and_drained_under_work() {
         held_max: 2,
         shared_percent: 30,
         purge_percent: 5,
+        defer_percent: 0,
         must_serve: false,
     };
     let mut config = config(2, 6);
@@ -298,6 +334,7 @@ fn kept_areas_go_through_the_depot_from_cpus_that_free_to_cpus_that_allocate() {
         held_max: 3,
         shared_percent: 90,
         purge_percent: 5,
+        defer_percent: 0,
         must_serve: false,
     };
     explore(300, || hammer(64, 16, 3, config(8, 8), 14, &WORK));
@@ -340,6 +377,7 @@ fn v9_long_areas_in_long_spans_are_freed_anywhere_and_purged() {
         held_max: 3,
         shared_percent: 60,
         purge_percent: 15,
+        defer_percent: 0,
         must_serve: false,
     };
     explore(400, || hammer(2048, 128, 2, config(200, 0), 14, &WORK));
@@ -353,6 +391,7 @@ fn v9_many_areas_are_freed_and_then_it_is_quiet() {
         held_max: 16,
         shared_percent: 0,
         purge_percent: 5,
+        defer_percent: 0,
         must_serve: false,
     };
     // What a thread holds it frees at its end; then only the others go on.

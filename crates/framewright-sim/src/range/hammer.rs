@@ -35,6 +35,8 @@ pub struct HammerWork {
     pub shared_percent: u64,
     /// Purges and drains in a hundred operations.
     pub purge_percent: u64,
+    /// How many of a hundred areas with frames it frees as a handler does: the free is deferred.
+    pub defer_percent: u64,
     /// Whether each request must be served, because the window is large enough for all that the
     /// threads hold, wherever it lies.
     pub must_serve: bool,
@@ -77,10 +79,10 @@ impl<'s, 'm> Hammer<'s, 'm> {
         let mut held: Vec<ModelArea> = Vec::new();
         for _ in 0..ops {
             if random.chance(work.purge_percent) {
-                if random.chance(30) {
-                    seat.drain();
-                } else {
-                    seat.purge();
+                match random.below(10) {
+                    0..3 => _ = seat.drain(),
+                    3..5 if work.defer_percent != 0 => _ = seat.free_deferred(),
+                    _ => seat.purge(),
                 }
                 continue;
             }
@@ -94,7 +96,7 @@ impl<'s, 'm> Hammer<'s, 'm> {
                 }
             } else if !held.is_empty() {
                 let area = held.swap_remove(random.below(held.len() as u64) as usize);
-                self.free(&mut seat, &area);
+                self.free_or_defer(&mut seat, &area, random.chance(work.defer_percent));
             }
             if random.chance(work.shared_percent) {
                 let taken = {
@@ -103,12 +105,12 @@ impl<'s, 'm> Hammer<'s, 'm> {
                     (shared.len() > 1).then(|| shared.remove(0))
                 };
                 if let Some(area) = taken {
-                    self.free(&mut seat, &area);
+                    self.free_or_defer(&mut seat, &area, random.chance(work.defer_percent));
                 }
             }
         }
         for area in &held {
-            self.free(&mut seat, area);
+            self.free_or_defer(&mut seat, area, random.chance(work.defer_percent));
         }
     }
 
@@ -201,6 +203,15 @@ impl<'s, 'm> Hammer<'s, 'm> {
         seat: &mut RangeSeat<'s, 'm, &'s SharedPaging, SharedFrames<'s>>,
         area: &ModelArea,
     ) {
+        self.free_or_defer(seat, area, false);
+    }
+
+    fn free_or_defer(
+        &self,
+        seat: &mut RangeSeat<'s, 'm, &'s SharedPaging, SharedFrames<'s>>,
+        area: &ModelArea,
+        is_deferred: bool,
+    ) {
         let paging = self.paging.lock();
         for nth in 0..area.pages {
             if area.kind != AreaKind::Vmalloc {
@@ -215,7 +226,12 @@ impl<'s, 'm> Hammer<'s, 'm> {
         drop(paging);
         // Before the free: another thread may get the pages as soon as they are free.
         lock(&self.model).free(area.start);
-        match calls::free(seat, area.start, area.kind, area.pages) {
+        let freed = match area.kind {
+            // It enters no seat, as where this thread's handler calls it.
+            AreaKind::Vmalloc if is_deferred => self.space.vfree_atomic(area.start),
+            kind => calls::free(seat, area.start, kind, area.pages),
+        };
+        match freed {
             Ok(pages) => assert_eq!(pages, area.pages),
             Err(error) => panic!("{area:?}: {error}"),
         }

@@ -58,6 +58,7 @@ const SHARED: HammerWork = HammerWork {
     held_max: 12,
     shared_percent: 30,
     purge_percent: 2,
+    defer_percent: 0,
     must_serve: false,
 };
 
@@ -93,6 +94,7 @@ fn v8_no_request_fails_while_the_window_has_room_wherever_the_areas_lie() {
         held_max: 4,
         shared_percent: 0,
         purge_percent: 1,
+        defer_percent: 0,
         must_serve: true,
     };
     let stats = hammer(layout(64, 8, 4), config(16, 0), 3000, work);
@@ -107,6 +109,7 @@ fn all_areas_are_freed_by_others() {
         held_max: 1,
         shared_percent: 100,
         purge_percent: 1,
+        defer_percent: 0,
         must_serve: true,
     };
     let stats = in_space(layout(256, 16, 3), config(32, 0), |hammer, cpus| {
