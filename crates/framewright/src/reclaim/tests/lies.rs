@@ -199,7 +199,7 @@ fn r8_a_target_that_a_client_gives_twice_or_makes_up_is_not_freed_for_it() {
             let [first, second] = [moves[0].to, moves[1].to];
             (moves[0].to, moves[1].to) = (second, first);
         },
-        // A block that somebody else has.
+        // A block that no client was asked about.
         |moves| moves[0].to = Frame(0),
     ];
     for forge in FORGERIES {
