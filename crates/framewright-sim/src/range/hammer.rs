@@ -80,7 +80,7 @@ impl<'s, 'm> Hammer<'s, 'm> {
         for _ in 0..ops {
             if random.chance(work.purge_percent) {
                 match random.below(10) {
-                    0..3 => _ = seat.drain(),
+                    0..3 => seat.drain(),
                     3..5 if work.defer_percent != 0 => _ = seat.free_deferred(),
                     _ => seat.purge(),
                 }

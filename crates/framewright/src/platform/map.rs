@@ -48,7 +48,8 @@ impl core::error::Error for MapError {}
 /// waits: so they must not call the engine's ranges back.
 ///
 /// CPUs map and unmap different pages at once, also pages of one table. An [`unmap`](Self::unmap) takes all pages that one call
-/// of [`map`](Self::map) or [`map_frames`](Self::map_frames) mapped, or none of them. So a platform that maps a run by large entries need not split one.
+/// of [`map`](Self::map) or [`map_frames`](Self::map_frames) mapped, or none of them. So a platform that maps a run by
+/// large entries need not split one.
 ///
 /// # When a mapping is visible
 /// When [`map`](Self::map) has returned, an access of the calling CPU reaches the frames. So does an access of another

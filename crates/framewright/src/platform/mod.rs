@@ -92,9 +92,10 @@ pub trait FramePlatform {
     ///
     /// If it unwinds out of a call of the engine, that call has changed nothing, or a later one ends what it began.
     /// There are two exceptions. The first is a call that frees or splits several blocks, or makes an object shorter
-    /// in place: it does all its work before the unwinding goes on. The second is a wait for a lock of an address
-    /// space, or for a CPU that flushes because too many pages are lazy, which [poisons](crate::vrange::Space::is_poisoned) that space. If `relax` unwinds while the engine cleans
-    /// up after a call that has itself unwound, the program ends.
+    /// in place: it does all its work before the unwinding goes on. The second is a wait in an address space: for one of
+    /// its locks, or for a CPU that flushes because too many pages are lazy. It
+    /// [poisons](crate::vrange::Space::is_poisoned) that space. If `relax` unwinds while the engine cleans up after a call
+    /// that has itself unwound, the program ends.
     ///
     /// By default it spins: right where a CPU is not preempted inside the engine, and neither barrier
     /// nor flush sends an interrupt that it would have to answer.

@@ -241,7 +241,7 @@ impl<'z, 'm, P: FramePlatform> CpuRequests<'_, 'z, 'm, P> {
 
     /// Looks at the watermarks, and may wake the background. Returns whether the request would leave fewer
     /// free frames than the min watermark.
-    #[inline(never)]
+    #[inline(never)] // or what it needs lies on the stack of all that its callers call
     fn look(&mut self, request: &BlockRequest) -> bool {
         let reclaim = self.reclaim;
         let min = reclaim.watch().targets.frames.min;

@@ -49,7 +49,7 @@ impl<'m> SeatWords<'m> {
 
     /// Gives back some of the older half of one cache, if it has any: blocks of few pageblocks, because that takes a
     /// while for each.
-    #[inline(never)]
+    #[inline(never)] // or what it needs lies on the stack of all that its callers call
     pub(super) fn spill_some<P>(self, zone: &Zone<'m, P>, mobility: Mobility, order: Order) {
         let cached = self.cached(mobility, order.index());
         let entries = &self.entries(mobility, order.index())[..cached];

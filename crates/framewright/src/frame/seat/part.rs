@@ -130,7 +130,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
     }
 
     /// Whether each frame of a run belongs to an allocation.
-    #[inline(never)]
+    #[inline(never)] // or what it needs lies on the stack of all that its callers call
     fn check_allocated(&self, run: Run) -> Result<(), FreeError> {
         let mut at = run.start();
         while at < run.end() {
@@ -245,7 +245,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
 
     /// The same, for an allocation that another CPU may be splitting: it has no tags then.
     #[cold]
-    #[inline(never)]
+    #[inline(never)] // or what it needs lies on the stack of all that its callers call
     fn allocation_in_turn(&self, frame: Frame) -> Option<(Frame, Order)> {
         let offset = self.zone.offset(frame)?;
         self.enter();
@@ -346,7 +346,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
     }
 
     /// Makes the block of `order` at `frame` an allocation of its own, if it is part of one.
-    #[inline(never)]
+    #[inline(never)] // or what it needs lies on the stack of all that its callers call
     fn cut_out(&self, frame: Frame, order: Order) -> Result<(), FreeError> {
         let zone = self.zone;
         let Some(offset) = zone.offset(frame).filter(|_| frame.is_aligned(order)) else {

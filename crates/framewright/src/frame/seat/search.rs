@@ -140,7 +140,7 @@ impl<'m, P> Zone<'m, P> {
 
     /// The effect of a request of `mobility` for a block of `order` on the pageblock that would now
     /// serve it. As [`would_contaminate`](Self::would_contaminate).
-    #[inline(never)]
+    #[inline(never)] // or what it needs lies on the stack of all that its callers call
     pub(crate) fn spreads(&self, order: Order, mobility: Mobility) -> Spread {
         if mobility.is_movable() || order > self.pageblock_order() {
             return Spread::Stays;

@@ -71,7 +71,7 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
     /// Frees the allocations from `at` to `end`, under one lock, as long as they lie side by side in one pageblock, and at
     /// most [as many](TURN_BLOCKS) as one turn has. The frame behind them; `None`, without any change, if another CPU holds
     /// the pageblock.
-    #[inline(never)]
+    #[inline(never)] // or what it needs lies on the stack of all that its callers call
     fn free_in_one_turn(&mut self, at: Frame, end: Frame) -> Option<Frame> {
         let zone = self.zone;
         let first = zone.offset(at)?;

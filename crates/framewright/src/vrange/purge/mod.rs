@@ -67,7 +67,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         let ahead = bound / (8 * u64::from(self.space.shape.cpus));
         if own > ahead && told > bound / 2 && self.pass() && told > bound {
             // Earlier passes could not unmap some pages. The pages that this one unmapped are among them.
-            // A CPU that makes room flushes these, too.
+            // Where another CPU has the turn, these go with the next flush: no page needs to be free yet.
             if let Some(_turn) = self.space.try_turn_to_flush() {
                 self.space.flush(self.words);
             }

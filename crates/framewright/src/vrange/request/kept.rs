@@ -36,7 +36,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     }
 
     /// The same, but looks past the latest, among those that wait, and into the depot.
-    #[inline(never)]
+    #[inline(never)] // or what it needs lies on the stack of all that its callers call
     pub(super) fn take_constructed_slow(&mut self, request: &AreaRequest) -> Option<Page> {
         // No more than `KEPT_MAX`.
         let pages = request.pages as u32;

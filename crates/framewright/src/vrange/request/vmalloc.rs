@@ -222,7 +222,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     }
 
     /// Takes frames for the pages of an area, zeroes them if that was asked for, and records them.
-    #[inline(never)]
+    #[inline(never)] // or what it needs lies on the stack of all that its callers call
     fn gather(&mut self, area: &mut UnknownArea, request: &AreaRequest) -> Result<(), AllocError> {
         let UnknownArea {
             at, pages, done, ..

@@ -3,6 +3,7 @@
 mod passing;
 #[cfg(not(miri))]
 mod poison;
+mod turns;
 #[cfg(not(miri))]
 mod windows;
 
