@@ -291,16 +291,8 @@ fn programs(is_as_built: bool) -> Result<Option<String>, String> {
     if is_as_built {
         return read();
     }
-    let mut cargo = boot::cargo();
-    cargo.args([
-        "run",
-        "--release",
-        "--quiet",
-        "-p",
-        "framewright-checks",
-        "--",
-        NAME,
-    ]);
+    let mut cargo = boot::cargo_run("framewright-checks");
+    cargo.args(["--", NAME]);
     let said = cargo.output().map_err(|error| format!("cargo: {error}"))?;
     let text = String::from_utf8_lossy(&said.stdout);
     if !said.status.success() {

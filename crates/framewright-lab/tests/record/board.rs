@@ -1,11 +1,13 @@
 //! The shell that records on a board without the program.
 
 use crate::support::*;
+use framewright_lab::record::Tracefs;
 use std::fs;
 use std::io::{BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -24,31 +26,18 @@ fn a_board_without_the_program_is_recorded_by_a_shell() {
             true => Command::new(shell[0]),
             false => command_of(&words_of_few_frames(shell[0])),
         };
-        let mut child = running_record_sh(command, shell, &[seconds, "2048"])
+        let child = running_record_sh(command, shell, &[seconds, "2048"])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
             .spawn()
             .unwrap();
-        let instance = instance_of(&child);
-        let mut stdout = child.stdout.take().unwrap();
-        let reads = std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            stdout.read_to_end(&mut bytes).unwrap();
-            bytes
-        });
-        let mut said = BufReader::new(child.stderr.take().unwrap());
-        until(&mut said, "record.sh: recording for ");
+        let recording = RunningShell::of(child);
         if is_signalled {
             // To all of them, as HUP comes where a connection ends. SIGINT may be ignored where tests run.
-            signal("TERM", -i64::from(child.id()));
+            signal("TERM", -i64::from(recording.child.id()));
         }
-        let mut rest = String::new();
-        said.read_to_string(&mut rest).unwrap();
-        assert!(child.wait().unwrap().success(), "{shell:?}: {rest}");
-        assert!(rest.contains("record.sh: recorded "), "{shell:?}: {rest}");
-        assert!(read_stream(reads.join().unwrap()) >= 1, "{shell:?}");
-        assert!(!tracefs.instances().unwrap().contains(&instance));
+        recording.ends_well(shell, &tracefs);
         let is_mounted = Path::new("/sys/kernel/tracing/instances").is_dir();
         assert!(is_mounted == was_mounted, "{shell:?} left tracefs mounted");
     }
@@ -62,29 +51,55 @@ fn a_signal_to_the_script_alone_ends_its_recording_well() {
     };
     for shell in shells() {
         // SIGINT may be ignored where tests run.
-        let mut child = record_sh(shell, &["600", "2048"])
+        let child = record_sh(shell, &["600", "2048"])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
+        let recording = RunningShell::of(child);
+        let begun = Instant::now();
+        signal("TERM", recording.child.id());
+        recording.ends_well(shell, &tracefs);
+        assert!(begun.elapsed() < Duration::from_secs(60), "{shell:?}");
+    }
+}
+
+/// The script while it records.
+struct RunningShell {
+    child: Child,
+    instance: String,
+    stream: JoinHandle<Vec<u8>>,
+    said: BufReader<ChildStderr>,
+}
+
+impl RunningShell {
+    /// Waits until it records.
+    fn of(mut child: Child) -> Self {
         let instance = instance_of(&child);
         let mut stdout = child.stdout.take().unwrap();
-        let reads = std::thread::spawn(move || {
+        let stream = std::thread::spawn(move || {
             let mut bytes = Vec::new();
             stdout.read_to_end(&mut bytes).unwrap();
             bytes
         });
         let mut said = BufReader::new(child.stderr.take().unwrap());
         until(&mut said, "record.sh: recording for ");
-        let begun = Instant::now();
-        signal("TERM", child.id());
+        Self {
+            child,
+            instance,
+            stream,
+            said,
+        }
+    }
+
+    /// Waits for its end. The stream is whole, and nothing is left behind.
+    fn ends_well(mut self, shell: &[&str], tracefs: &Tracefs) {
         let mut rest = String::new();
-        said.read_to_string(&mut rest).unwrap();
-        assert!(child.wait().unwrap().success(), "{shell:?}: {rest}");
-        assert!(begun.elapsed() < Duration::from_secs(60), "{shell:?}");
+        self.said.read_to_string(&mut rest).unwrap();
+        assert!(self.child.wait().unwrap().success(), "{shell:?}: {rest}");
         assert!(rest.contains("record.sh: recorded "), "{shell:?}: {rest}");
-        assert!(read_stream(reads.join().unwrap()) >= 1, "{shell:?}");
-        assert!(!tracefs.instances().unwrap().contains(&instance));
+        assert!(read_stream(self.stream.join().unwrap()) >= 1, "{shell:?}");
+        assert!(!tracefs.instances().unwrap().contains(&self.instance));
     }
 }
 

@@ -105,6 +105,13 @@ pub(crate) fn cargo() -> Command {
     cargo
 }
 
+/// The same, to build and run a program of that package.
+pub(crate) fn cargo_run(package: &str) -> Command {
+    let mut cargo = cargo();
+    cargo.args(["run", "--release", "--quiet", "-p", package]);
+    cargo
+}
+
 /// Builds the kernel with its tests, or with these features in their place, and says where it is. The next build overwrites it.
 pub(crate) fn build_with(arch: KernelArch, features: Option<&str>) -> Result<PathBuf, String> {
     let (root, triple) = (root(), arch.target());

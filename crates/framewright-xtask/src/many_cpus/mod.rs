@@ -244,16 +244,8 @@ fn input(prices: &[TakenPrice], files: &mut ResultFiles, only: &str) -> Result<S
 
 /// Builds and runs the simulation.
 fn simulate(input: &str) -> Result<Vec<ResultRow>, String> {
-    let mut cargo = boot::cargo();
-    cargo.args([
-        "run",
-        "--release",
-        "--quiet",
-        "-p",
-        "framewright-sim",
-        "--example",
-        "many_cpus",
-    ]);
+    let mut cargo = boot::cargo_run("framewright-sim");
+    cargo.args(["--example", "many_cpus"]);
     // The folder and the profile of the checks that have flags of their own.
     cargo.env("RUSTFLAGS", "--cfg lines");
     cargo.env("CARGO_TARGET_DIR", boot::root().join("target/models"));
