@@ -139,7 +139,7 @@
 //!   and a source's `free_run`, are called under it, and must not call the space.
 //! - Rank 2: the arena's lock, for one search or one cut, or at most 32 merges; the depot's lock,
 //!   for at most 16 kept areas that move. Neither is taken inside the other, and nothing is called
-//!   under them.
+//!   under them. A CPU for which the depot is only a gain waits a moment for its lock, and then does without.
 //!
 //! The generation needs no lock: two counters, flushes begun and the highest completed.
 //!

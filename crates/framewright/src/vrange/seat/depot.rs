@@ -11,7 +11,9 @@
 //! evicted.
 //!
 //! # Locks
-//! The depot's lock, rank 2: held for the moves of one batch. Nothing is called under it.
+//! The depot's lock, rank 2: held for the moves of one batch. Nothing is called under it. A CPU that would only gain by the
+//! depot waits a moment for it, and then does without: it builds the area, or has the one that it frees go. One that must
+//! empty the depot waits for as long as it takes.
 //!
 //! # Sources
 //! Magazines and their depot: Bonwick and Adams, "Magazines and vmem", USENIX ATC 2001.
@@ -22,10 +24,14 @@ use super::super::{AreaHeader, Space};
 use super::Held;
 use crate::platform::RangePlatform;
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use crate::sync::{AtomicU64, Lock};
+use crate::sync::{AtomicU64, Lock, LockGuard};
 
 /// Areas moved at once.
 const BATCH: u64 = 16;
+
+/// How often a CPU waits for the depot's lock before it does without: mostly longer than another CPU moves a batch. Where many
+/// CPUs come, to build an area costs less than to wait for all that came before, and is work that CPUs do side by side.
+const DEPOT_WAITS: u32 = 8;
 
 /// The result of making room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,7 +40,7 @@ pub(in super::super) enum Spill {
     Moved,
     /// The depot is full: this area is to go, and then there is room.
     Victim(u32),
-    /// There is no depot, or no area to move.
+    /// There is no depot, or no area to move, or other CPUs hold the depot's lock.
     Nothing,
 }
 
@@ -100,10 +106,36 @@ impl<'m, P> Space<'m, P> {
 impl<'m, P: RangePlatform> Space<'m, P> {
     fn with_depot<T>(&self, work: impl FnOnce(Kept<'m>) -> T) -> T {
         let (lock, depot) = self.depot_words();
-        let account = &self.words.depot.account;
         let (guard, waited) = Lock::new(lock).lock_and_tell(|attempt| self.relax_for_lock(attempt));
-        let _held = self.accounts.watch(&self.platform, account, waited, guard);
+        let _held = self.watch_depot(guard, waited);
         work(depot)
+    }
+
+    /// The same, unless other CPUs hold the lock for longer than [`DEPOT_WAITS`].
+    fn try_with_depot<T>(&self, work: impl FnOnce(Kept<'m>) -> T) -> Option<T> {
+        let (lock, depot) = self.depot_words();
+        let lock = Lock::new(lock);
+        let mut attempt = 0;
+        let guard = loop {
+            // A look first: a failed exchange would take the line from the holder.
+            if !lock.is_locked()
+                && let Some(guard) = lock.try_lock()
+            {
+                break guard;
+            }
+            if attempt == DEPOT_WAITS {
+                return None;
+            }
+            self.relax_for_lock(attempt);
+            attempt += 1;
+        };
+        let _held = self.watch_depot(guard, attempt > 0);
+        Some(work(depot))
+    }
+
+    fn watch_depot<'s>(&'s self, guard: LockGuard<'m>, waited: bool) -> impl Drop + use<'s, 'm, P> {
+        let account = &self.words.depot.account;
+        self.accounts.watch(&self.platform, account, waited, guard)
     }
 
     /// Takes an area out of the depot, so that it becomes lazy. The caller has seen that there is one.
@@ -189,7 +221,7 @@ impl<'m, P: RangePlatform> Held<'_, 'm, P> {
         }
         let own = self.kept();
         let batch = own.count(pages).div_ceil(2).min(BATCH);
-        self.space.with_depot(|depot| {
+        let spilled = self.space.try_with_depot(|depot| {
             let mut moved = 0;
             while moved < batch.max(1) {
                 let at = own.take(pages, |_| true);
@@ -216,11 +248,12 @@ impl<'m, P: RangePlatform> Held<'_, 'm, P> {
             } else {
                 Spill::Moved
             }
-        })
+        });
+        spilled.unwrap_or(Spill::Nothing)
     }
 
     /// Moves areas of `pages` pages from the depot into the seat's lists, if one of them is
-    /// aligned, which then stands first. Returns whether there was one.
+    /// aligned, which then stands first. Returns whether there was one that could be had without a long wait.
     pub(in super::super) fn fetch_kept(
         &self,
         pages: u32,
@@ -232,7 +265,7 @@ impl<'m, P: RangePlatform> Held<'_, 'm, P> {
         let own = self.kept();
         let max = self.space.kept_max;
         let _moving = self.words.moving();
-        self.space.with_depot(|depot| {
+        let fetched = self.space.try_with_depot(|depot| {
             let Some(first) = depot.take(pages, is_aligned) else {
                 return false;
             };
@@ -248,6 +281,7 @@ impl<'m, P: RangePlatform> Held<'_, 'm, P> {
             // The caller takes it at once, so it needs no room.
             own.add(first, self.header(first));
             true
-        })
+        });
+        fetched.unwrap_or(false)
     }
 }

@@ -6,7 +6,7 @@ use super::*;
 use crate::frame::{AllocError, FrameSource};
 use crate::platform::{FramePlatform, MapError, RangePlatform};
 use crate::policy::RangeConfig;
-use crate::sync::{AtomicU64, Ordering::SeqCst, fence};
+use crate::sync::{AtomicU64, Lock, Ordering::SeqCst, fence};
 use crate::units::{Context, CpuId, Frame, Page, PageRange, Run};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
@@ -263,4 +263,41 @@ fn v11_a_cpu_that_stops_all_others_or_works_meanwhile_ends_with_an_error() {
             assert!(space.verify().is_err());
         });
     }
+}
+
+#[test]
+fn a_cpu_does_without_the_depot_where_another_one_holds_its_lock() {
+    // A quarter of 32 pages are two areas of one length.
+    let config = RangeConfig {
+        kept_pages_max: 32,
+        ..RangeConfig::for_cpus(2).kept()
+    };
+    with_space_of(2, config, |space, breaks| {
+        let [mut frees, mut allocates] =
+            [0, 1].map(|cpu| space.seat(CpuId(cpu), BreakingFrames(breaks)).unwrap());
+        let request = AreaRequest::new(4);
+        let areas = [0; 8].map(|_| frees.vmalloc(&request).unwrap());
+        let (spilled, later) = areas.split_at(3);
+        for &area in spilled {
+            frees.vfree(area).unwrap();
+        }
+        let in_depot = space.depot().pages();
+        assert_ne!(in_depot, 0, "the third has moved others there");
+        let lock = Lock::new(&space.words.depot.lock).try_lock().unwrap();
+        for &area in later {
+            frees.vfree(area).unwrap();
+        }
+        let before = breaks.next.load(SeqCst);
+        let built = allocates.vmalloc(&request).unwrap();
+        assert_eq!(breaks.next.load(SeqCst), before + 4, "it took frames");
+        assert_eq!(space.depot().pages(), in_depot);
+        drop(lock);
+        let fetched = allocates.vmalloc(&request).unwrap();
+        assert_eq!(breaks.next.load(SeqCst), before + 4, "it took none");
+        assert!(space.depot().pages() < in_depot && spilled.contains(&fetched));
+        for area in [built, fetched] {
+            allocates.vfree(area).unwrap();
+        }
+        space.verify().unwrap();
+    });
 }
