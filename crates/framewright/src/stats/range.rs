@@ -74,6 +74,6 @@ pub struct RangeStats {
     pub stop_lock: LockStats,
     /// The arena's lock.
     pub arena_lock: LockStats,
-    /// The depot's lock.
+    /// The depot's lock. A CPU that gave the wait up does not count.
     pub depot_lock: LockStats,
 }
