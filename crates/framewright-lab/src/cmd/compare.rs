@@ -14,6 +14,7 @@ use crate::report::{
     RecordingComparison, RunInfo, WindowedFigure, machine_figures, replay_figures,
 };
 use crate::size::read_frames_len;
+use crate::trace::state::ZoneInfo;
 use crate::trace::{OpKind, Trace};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -164,6 +165,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), CommandError> {
             name: one.name.clone(),
             ms: lens[at],
             frames: one.trace.present_frames(),
+            managed: one.zones.as_deref().map(managed),
             kernel: one.kernel.clone(),
             hollow: hollow(one, args.policy.is_empty()),
         }
@@ -191,6 +193,12 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), CommandError> {
         write("-".as_ref(), comparison.text().into_bytes())?;
     }
     outputs.keep().map_err(CommandError::input)
+}
+
+/// The frames that all zones manage.
+fn managed(zones: &[ZoneInfo]) -> u64 {
+    let managed = zones.iter().map(|zone| zone.managed);
+    managed.fold(0, u64::saturating_add)
 }
 
 /// No output is an input, and each has a place.

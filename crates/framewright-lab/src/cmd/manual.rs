@@ -1,6 +1,7 @@
 //! Completions and manual pages, made from the command line's own description.
 
 use super::conduct::CommandError;
+use super::places::claim_output;
 use crate::files::{FileClaims, OutputSet};
 use crate::printable;
 use crate::report::write_whole;
@@ -58,9 +59,7 @@ pub(super) fn manual(args: &ManArgs, mut command: Command) -> Result<(), Command
     let mut outputs = OutputSet::new();
     for (name, text) in pages {
         let path = folder.join(format!("{name}.1"));
-        claims
-            .writes("a manual page", &path)
-            .map_err(CommandError::input)?;
+        claim_output(&mut claims, "a manual page", &path)?;
         // Not in the place of what is no file.
         if fs::metadata(&path).is_ok_and(|there| !there.is_file()) {
             let path = printable::path(&path);

@@ -34,7 +34,7 @@ fn recorded(path: &Path) -> Option<String> {
     if !fs::metadata(path).ok()?.is_file() {
         return None;
     }
-    if Input::open(path).is_ok_and(|mut input| is_recording(&mut input)) {
+    if is_there(path) {
         return Some("a recording".into());
     }
     let trace = trace_of_companion(path)?;
@@ -42,6 +42,11 @@ fn recorded(path: &Path) -> Option<String> {
         "what belongs to the recording {}",
         printable::path(&trace)
     ))
+}
+
+/// Whether a recording lies there, by what it holds.
+fn is_there(path: &Path) -> bool {
+    path.is_file() && Input::open(path).is_ok_and(is_recording)
 }
 
 /// The recording that text at `path` lies beside, by their names: what the text holds does not tell it from others.
@@ -57,18 +62,20 @@ fn trace_of_companion(path: &Path) -> Option<PathBuf> {
         (is_state && is_moment).then_some(state.parent()?.join(folder.file_name()?))
     };
     let mut traces = beside.chain(of_state()).flat_map(|stem| {
-        [".pft.zst", ".pft"].map(|ending| {
+        // One in text has no ending of its own.
+        [".pft.zst", ".pft", ""].map(|ending| {
             let mut trace = stem.clone().into_os_string();
             trace.push(ending);
             PathBuf::from(trace)
         })
     });
-    traces.find(|trace| trace.is_file())
+    traces.find(|trace| is_there(trace))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write as _;
 
     fn refused(path: &Path) -> Option<String> {
         let claimed = claim_output(&mut FileClaims::default(), "--html", path);
@@ -88,7 +95,42 @@ mod tests {
         fs::write(at("a.pfn.zst"), zstd(b"\x7fPFN1\0\0\0\0")).unwrap();
         fs::write(at("renamed"), b"PFT3\0\0\0\0").unwrap();
         fs::write(at("stream"), b"#framewright stream 1\n").unwrap();
-        for name in ["a.pft.zst", "a.pfn.zst", "renamed", "stream"] {
+        let ftrace = b"   cc1-42 [001] d..1. 12.345678: mm_page_free: page=0 pfn=0x1000 order=3\n";
+        let perf = b"cc1 42 [001] 12.345678: kmem:mm_page_free: pfn=0x1000 order=3\n";
+        let gzip = |bytes: &[u8]| {
+            let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            packed.write_all(bytes).unwrap();
+            packed.finish().unwrap()
+        };
+        fs::write(at("trace.txt"), ftrace).unwrap();
+        fs::write(at("trace.gz"), gzip(ftrace)).unwrap();
+        fs::write(at("trace.zst"), zstd(ftrace)).unwrap();
+        fs::write(at("heading"), b"\n# tracer: nop\n#\n").unwrap();
+        fs::write(at("lost"), b"CPU:1 [LOST 7 EVENTS]\n").unwrap();
+        fs::write(
+            at("perf.txt"),
+            [b"# captured on: today\n#\n\n", &perf[..]].concat(),
+        )
+        .unwrap();
+        fs::write(at("perf.data"), b"PERFILE2\0\0\0\0\0\0\0\0\0\0\0\0").unwrap();
+        fs::write(at("trace.dat"), b"\x17\x08\x44tracing6\0\0\0\0\0\0\0\0").unwrap();
+        let texts = [
+            "trace.txt",
+            "trace.gz",
+            "trace.zst",
+            "heading",
+            "lost",
+            "perf.txt",
+        ];
+        let packed = [
+            "a.pft.zst",
+            "a.pfn.zst",
+            "renamed",
+            "stream",
+            "perf.data",
+            "trace.dat",
+        ];
+        for name in packed.into_iter().chain(texts) {
             let said = refused(&at(name)).unwrap();
             assert!(
                 said.contains("--html would replace a recording, expected another name"),
@@ -107,6 +149,22 @@ mod tests {
                 "{said}"
             );
             assert!(said.contains("a.pft.zst"), "{said}");
+        }
+        fs::write(at("trace.txt.summary.txt"), b"text").unwrap();
+        let said = refused(&at("trace.txt.summary.txt")).unwrap();
+        assert!(said.contains("what belongs to the recording "), "{said}");
+        // What commands themselves write is replaced: a page, rows, a series, stacks, a table; and other text.
+        for (name, holds) in [
+            ("page.html", "<!DOCTYPE html>\n<html>\n"),
+            ("rows.jsonl", "{\"experiment\":\"replay\"}\n"),
+            ("series.csv", "case,policy,ms\nt,linux-4.4,1000\n"),
+            ("stacks", "cc1;alloc_pages 12\n"),
+            ("comments", "# of a machine\n\n# and no event\n"),
+            ("blank", "\n\n"),
+            ("notes", "12.345678 seconds [001] it took\n"),
+        ] {
+            fs::write(at(name), holds).unwrap();
+            assert_eq!(refused(&at(name)), None, "{name}");
         }
         for name in ["old.html", "b.summary.txt", "PFT", "empty"] {
             fs::write(at(name), &b"PFT is no magic"[..name.len() % 5 * 3]).unwrap();

@@ -14,13 +14,25 @@ pub enum Recording {
     Stream(Box<StreamReader>),
 }
 
-/// Whether a recording begins like that, or the frames that one has beside it. Text is none: nothing tells it from other
-/// text before it is read.
-pub(crate) fn is_recording(input: &mut Input) -> bool {
+/// Lines of a text that are looked at for the first one that shows what it is: comments and blank lines stand before that.
+const LOOKED_LINES: u64 = 1 << 16;
+
+const PERF_DATA: &[u8] = b"PERFILE2";
+const TRACE_DAT: &[u8] = b"\x17\x08\x44tracing";
+
+/// Whether this is a recording, or the frames that one has beside it: whatever a replay reads, text with the rest, and what
+/// `perf` and `trace-cmd` record.
+pub(crate) fn is_recording(mut input: Input) -> bool {
     let stream = &STREAM_MAGIC[..STREAM_MAGIC.len() - 2];
     let first = input.peek(stream.len()).unwrap_or_default();
     let is_columns = pft::MAGICS.iter().any(|magic| first.starts_with(magic));
-    first == stream || is_columns || pft::is_newer(first) || first.starts_with(&pft::FRAMES_MAGIC)
+    let is_other = [PERF_DATA, TRACE_DAT, &pft::FRAMES_MAGIC]
+        .iter()
+        .any(|magic| first.starts_with(magic));
+    if first == stream || is_columns || is_other || pft::is_newer(first) {
+        return true;
+    }
+    TextReader::new(input).shows_dialect(LOOKED_LINES)
 }
 
 impl Recording {
@@ -52,22 +64,12 @@ impl Recording {
             _ if first.starts_with(&pft::FRAMES_MAGIC) => Some(
                 "this is what a recording has beside it (NAME.pfn.zst), expected the recording itself, NAME.pft.zst",
             ),
-            [b'P', b'E', b'R', b'F', b'I', b'L', b'E', b'2', ..] => {
+            _ if first.starts_with(PERF_DATA) => {
                 Some("this is perf.data, expected its text: `perf script -i FILE > TEXT`")
             }
-            [
-                0x17,
-                0x08,
-                0x44,
-                b't',
-                b'r',
-                b'a',
-                b'c',
-                b'i',
-                b'n',
-                b'g',
-                ..,
-            ] => Some("this is trace.dat, expected its text: `trace-cmd report -i FILE > TEXT`"),
+            _ if first.starts_with(TRACE_DAT) => {
+                Some("this is trace.dat, expected its text: `trace-cmd report -i FILE > TEXT`")
+            }
             _ if pft::is_newer(first) => Some(
                 "this is a trace in columns of a newer form, expected PFT1 to PFT5: a newer version of this program reads it",
             ),

@@ -362,6 +362,14 @@ fn wrong_use_is_refused_by_file_and_place() {
         "--squeeze 262144 is more than there is",
     );
     refused(
+        &[trace, "--memory", "-5GiB", "--json", name],
+        "invalid value '-5GiB' for '--memory <SIZE>': expected a size as 5GiB, 12.7GiB, 512MiB or a number of frames, 40000",
+    );
+    refused(
+        &[trace, "--memory", "1GiB,-5", "--json", name],
+        "invalid value '-5' for '--memory <SIZE>': expected a size as 5GiB",
+    );
+    refused(
         &[trace, "--squeeze", "1", "--memory", "1", "--json", name],
         "cannot be used with",
     );

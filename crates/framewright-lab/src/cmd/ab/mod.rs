@@ -4,11 +4,12 @@ mod model;
 mod shown;
 
 use super::conduct::{CommandError, ReplayLimits};
+use super::places::claim_output;
 use crate::ab::{
     AbChoices, AbLoad, AbPlan, AbPrediction, AbRunner, AbRuns, ArmScore, HeldSettings,
     SettingsRoot, score_arm, serve_hog,
 };
-use crate::files::OutputSet;
+use crate::files::{FileClaims, OutputSet};
 use crate::printable;
 use crate::size::read_mib;
 use std::fs;
@@ -313,6 +314,7 @@ fn compare(args: &CompareScores) -> Result<(), CommandError> {
                 printable::path(path)
             )));
         }
+        claim_output(&mut FileClaims::new(), "--json", path)?;
         write(path, shown::lines(&scored)?)?;
     }
     write("-".as_ref(), shown::table(&scored))?;

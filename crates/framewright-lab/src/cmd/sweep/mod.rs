@@ -60,7 +60,7 @@ pub(super) struct SweepArgs {
     squeeze: Vec<SqueezeSize>,
 
     /// Memory that is left, one or more sizes: 2GiB,1GiB, or numbers of frames; the rest is held back
-    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = read_frames_len)]
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', allow_hyphen_values = true, value_parser = read_frames_len)]
     memory: Vec<u64>,
 
     /// Where the initial objects come to lie: imposed, fresh, or both

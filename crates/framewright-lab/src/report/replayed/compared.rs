@@ -314,8 +314,10 @@ pub struct ComparedRecording {
     pub name: String,
     /// How long it lasts.
     pub ms: u64,
-    /// Its memory.
+    /// Its memory: the frames that the recording knows.
     pub frames: u64,
+    /// The frames that the machine's zones manage, where a file beside it says so.
+    pub managed: Option<u64>,
     /// The kernel, where a file beside it says so.
     pub kernel: Option<String>,
     /// Why its figures say less than they seem to.
@@ -466,7 +468,7 @@ impl RecordingComparison {
         if self.windows[0].count() != self.windows[1].count() {
             unlike.push("length, so counts are rates");
         }
-        if a.frames != b.frames {
+        if is_other_memory(a, b) {
             unlike.push("memory, so frames and blocks are of different wholes");
         }
         if let (Some(a), Some(b)) = (&a.kernel, &b.kernel)
@@ -630,6 +632,17 @@ impl RecordingComparison {
         }
         Ok(out)
     }
+}
+
+/// Memory that differs by no more than this part is one machine's: a recording knows the frames that were in use or free when it
+/// began, and the next one of the same machine some others, because the kernel gives its own back and takes them.
+const SAME_MEMORY_PART: u64 = 100;
+
+/// Whether two recordings are of machines with different memory: by what their zones manage where both say it, and otherwise by
+/// the frames that they know.
+fn is_other_memory(a: &ComparedRecording, b: &ComparedRecording) -> bool {
+    let (a, b) = a.managed.zip(b.managed).unwrap_or((a.frames, b.frames));
+    a.abs_diff(b) > a.max(b) / SAME_MEMORY_PART
 }
 
 /// What is lower in B, and what is higher, the furthest from chance first.

@@ -13,6 +13,7 @@ fn comparison(a: &[f64], b: &[f64]) -> RecordingComparison {
         name: name.into(),
         ms: n as u64 * 1000,
         frames: 1 << 18,
+        managed: None,
         kernel: Some("6.12".into()),
         hollow: Vec::new(),
     };
@@ -145,4 +146,32 @@ fn rates_are_shown_with_three_digits() {
         shown,
         ["0", "0.040", "1.23", "56.8", "568", "12 346", "-2.50"]
     );
+}
+
+#[test]
+fn two_recordings_of_one_machine_do_not_differ_in_memory() {
+    let unlike = |frames: [u64; 2], managed: [Option<u64>; 2]| {
+        let mut comparison = comparison(&noisy(3.0, 20), &noisy(3.0, 20));
+        for (side, (frames, managed)) in comparison
+            .sides
+            .iter_mut()
+            .zip(frames.into_iter().zip(managed))
+        {
+            (side.frames, side.managed) = (frames, managed);
+        }
+        comparison
+            .text()
+            .contains("They differ in memory, so frames and blocks are of different wholes.")
+    };
+    let unknown = [None, None];
+    assert!(!unlike([100_000, 100_000], unknown));
+    assert!(
+        !unlike([100_000, 99_000], unknown),
+        "one in a hundred is the same machine"
+    );
+    assert!(unlike([100_000, 98_999], unknown));
+    // What zones manage tells, where both say it.
+    assert!(!unlike([100_000, 90_000], [Some(200_000), Some(200_100)]));
+    assert!(unlike([100_000, 100_000], [Some(200_000), Some(150_000)]));
+    assert!(unlike([100_000, 90_000], [Some(200_000), None]));
 }

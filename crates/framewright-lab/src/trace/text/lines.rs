@@ -8,16 +8,16 @@ pub(super) const LINE_BYTES_MAX: usize = 256 << 10;
 
 /// One line of text.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct TextLine<'a> {
+pub(in crate::trace) struct TextLine<'a> {
     /// Without its end, be it LF or CR LF.
-    pub(super) bytes: &'a [u8],
+    pub(in crate::trace) bytes: &'a [u8],
     /// Whether the end of the line was there; it is not where the input was cut off.
-    pub(super) is_ended: bool,
+    pub(in crate::trace) is_ended: bool,
 }
 
 /// Cuts an input into lines inside one buffer, without copying or allocating per line.
 #[derive(Debug)]
-pub(super) struct TextLines {
+pub(in crate::trace) struct TextLines {
     input: Input,
     buffer: Box<[u8]>,
     start: usize,
@@ -29,7 +29,7 @@ pub(super) struct TextLines {
 }
 
 impl TextLines {
-    pub(super) fn new(input: Input) -> Self {
+    pub(in crate::trace) fn new(input: Input) -> Self {
         Self {
             input,
             buffer: vec![0; LINE_BYTES_MAX].into_boxed_slice(),
@@ -51,12 +51,12 @@ impl TextLines {
     }
 
     /// What error messages call the input.
-    pub(super) fn name(&self) -> &str {
+    pub(in crate::trace) fn name(&self) -> &str {
         self.input.name()
     }
 
     /// The number of the line last returned, counted from 1.
-    pub(super) fn number(&self) -> u64 {
+    pub(in crate::trace) fn number(&self) -> u64 {
         self.number
     }
 
@@ -66,7 +66,7 @@ impl TextLines {
     /// # Errors
     /// If the input cannot be read, or a line is longer than the buffer; after an error there is
     /// no further line.
-    pub(super) fn next_line(&mut self) -> Result<Option<TextLine<'_>>, TraceError> {
+    pub(in crate::trace) fn next_line(&mut self) -> Result<Option<TextLine<'_>>, TraceError> {
         loop {
             let have = &self.buffer[self.start..self.end];
             if let Some(at) = memchr::memchr(b'\n', &have[self.searched..]) {

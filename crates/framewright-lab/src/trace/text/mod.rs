@@ -32,7 +32,8 @@ use super::{CallChains, EventKind, Input, TraceError, TraceEvent};
 use body::Bodies;
 use fields::shown;
 use ftrace::{Head, Special};
-use lines::{TextLine, TextLines};
+use lines::TextLine;
+pub(in crate::trace) use lines::TextLines;
 use record::PageRecords;
 
 /// The two ways in which a text trace is written.
@@ -151,6 +152,24 @@ impl TextReader {
                 }
             }
         }
+    }
+
+    /// Whether the text shows within so many lines that it is a trace: by its first line that is neither blank nor a comment,
+    /// or by ftrace's own heading. What is read is passed over.
+    pub(in crate::trace) fn shows_dialect(mut self, lines_max: u64) -> bool {
+        let EventSource::Lines(lines) = &mut self.source else {
+            return false;
+        };
+        while self.parser.dialect.is_none() && self.parser.counts.lines < lines_max {
+            let Ok(Some(line)) = lines.next_line() else {
+                return false;
+            };
+            // An event that lacks something has shown what it is all the same.
+            if self.parser.line(line).is_err() {
+                break;
+            }
+        }
+        self.parser.dialect.is_some()
     }
 
     /// The asker: the name of the last event's task, and a call chain that has ended since this was asked. After the
