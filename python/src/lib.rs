@@ -5,7 +5,7 @@ use framewright::Order;
 use framewright_lab::cmd::library::{
     CallError, LoadedRecording, RecordingFacts, ReplaySettings, names_of,
 };
-use framewright_lab::cmd::replay::WatermarksArg;
+use framewright_lab::cmd::replay::{SettingsArg, WatermarksArg};
 use framewright_lab::measure::metric::all_metrics;
 use framewright_lab::measure::{Better, Metric, replay as m};
 use framewright_lab::replay::{ReplayPolicy, Start};
@@ -97,6 +97,7 @@ fn settings(
     start: &str,
     squeeze: u64,
     watermarks: &str,
+    tried: &str,
     probe: Option<u8>,
     reclaim: bool,
     probe_huge: u64,
@@ -115,6 +116,12 @@ fn settings(
         "off" => WatermarksArg::Off,
         other => return Err(bad("watermarks", other, "'auto', 'on' or 'off'")),
     };
+    let tried = match tried {
+        "none" => SettingsArg::None,
+        "few" => SettingsArg::Few,
+        "all" => SettingsArg::All,
+        other => return Err(bad("settings", other, "'none', 'few' or 'all'")),
+    };
     let of = |order: u8| {
         let order = Some(order)
             .filter(|&order| order <= 10)
@@ -125,6 +132,7 @@ fn settings(
         start,
         squeeze,
         watermarks,
+        settings: tried,
         probe: probe.map(of).transpose()?,
         reclaim: reclaim.then_some(probe_huge),
     })
@@ -230,7 +238,7 @@ impl NativeRecording {
     }
 
     /// All figures of a case: those of `framewright replay --json`.
-    #[pyo3(signature = (policies, start, squeeze, watermarks, probe, reclaim, probe_huge, jobs))]
+    #[pyo3(signature = (policies, start, squeeze, watermarks, tried, probe, reclaim, probe_huge, jobs))]
     #[allow(clippy::too_many_arguments)]
     fn replay<'py>(
         &self,
@@ -239,18 +247,22 @@ impl NativeRecording {
         start: &str,
         squeeze: u64,
         watermarks: &str,
+        tried: &str,
         probe: Option<u8>,
         reclaim: bool,
         probe_huge: u64,
         jobs: usize,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let settings = settings(start, squeeze, watermarks, probe, reclaim, probe_huge)?;
+        let settings = settings(
+            start, squeeze, watermarks, tried, probe, reclaim, probe_huge,
+        )?;
         let policies = policies_of(&policies)?;
         let case = interruptible(py, |stop| self.0.replay(&policies, settings, jobs, stop))?;
         let all = PyDict::new(py);
         all.set_item("case", &case.name)?;
         let rows = PyList::empty(py);
-        for column in &case.columns {
+        let tried = case.settings.iter().flat_map(|one| one.columns());
+        for column in case.columns.iter().chain(tried) {
             figures(py, column, &rows)?;
         }
         all.set_item("rows", rows)?;
@@ -274,7 +286,7 @@ impl NativeRecording {
         squeeze: u64,
         watermarks: &str,
     ) -> PyResult<Bound<'py, PyList>> {
-        let settings = settings(start, squeeze, watermarks, None, false, 0)?;
+        let settings = settings(start, squeeze, watermarks, "none", None, false, 0)?;
         let policy = policies_of(&[policy])?[0];
         let column = interruptible(py, |stop| self.0.figures(policy, settings, stop))?;
         let rows = PyList::empty(py);

@@ -143,6 +143,7 @@ def test_a_squeeze_of_another_type(sample, size):
     [
         ({"start": "middle"}, "start: there is no 'middle', expected 'imposed' or 'fresh'"),
         ({"watermarks": True}, "watermarks: there is no True, expected 'auto' or 'on' or 'off'"),
+        ({"settings": "some"}, "settings: there is no 'some', expected 'none' or 'few' or 'all'"),
         ({"probe": 11}, "probe=11: expected an order from 0 to 10"),
         ({"probe_huge": 5}, "expected reclaim=True"),
         ({"probe_huge": -5, "reclaim": True}, "probe_huge=-5: expected a number"),

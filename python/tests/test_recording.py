@@ -56,6 +56,7 @@ def test_a_digest_is_that_of_the_unpacked_trace(sample, sample_path):
         ({"squeeze": 40000}, ["--squeeze", "40000"]),
         ({"squeeze": "160MiB", "start": "fresh"}, ["--squeeze", "160MiB", "--start", "fresh"]),
         ({"watermarks": "on", "probe": 3}, ["--watermarks", "on", "--probe", "3"]),
+        ({"squeeze": 40000, "watermarks": "on", "settings": "all"}, ["--squeeze", "40000", "--watermarks", "on", "--settings", "all"]),
         ({"reclaim": True, "probe_huge": 20, "squeeze": 40000}, ["--reclaim", "--probe-huge", "20", "--squeeze", "40000"]),
     ],
 )

@@ -7,10 +7,11 @@
 //! (`-timeout`), and unit tests count steps (P5).
 
 use crate::replay::{ReplayOptions, ReplayPolicy, Start, TraceMemory, read_reference, replay};
-use crate::report::Assertion;
+use crate::report::{Assertion, OwnersReport};
 use crate::trace::reduce::{Reducer, Reduction};
 use crate::trace::state::{
-    boot_words, read_buddyinfo, read_pagetypeinfo, read_settings, read_vmstat, read_zoneinfo,
+    boot_words, read_buddyinfo, read_page_owner, read_pagetypeinfo, read_settings, read_vmstat,
+    read_zoneinfo,
 };
 use crate::trace::{
     Input, MemoryLimit, Recording, Snapshot, StreamReader, TextReader, Trace, TraceOp, read_frames,
@@ -81,6 +82,7 @@ pub const FORMATS: &[FuzzedFormat] = &[
     format("zoneinfo", zoneinfo, WORDS_PER_BYTE),
     format("vmstat", vmstat, WORDS_PER_BYTE),
     format("settings", settings, WORDS_PER_BYTE),
+    format("page_owner", page_owner, WORDS_PER_BYTE),
     format("kpageflags", kpageflags, TEXT_PER_BYTE),
     format("assertion", assertion, WORDS_PER_BYTE),
     #[cfg(all(target_os = "linux", feature = "experiments"))]
@@ -327,6 +329,14 @@ fn settings(bytes: &[u8]) {
     as_text(bytes, |text| {
         let _ = (read_settings("input", text), boot_words(text).count());
     });
+}
+
+fn page_owner(bytes: &[u8]) {
+    let owners = input(bytes).map(read_page_owner);
+    if let Some(Ok(owners)) = owners {
+        let report = OwnersReport::new(&owners);
+        let _ = (report.most(), report.tabled("input"), report.rows().count());
+    }
 }
 
 /// The first half is what memory looks like before an event, the second half after it.

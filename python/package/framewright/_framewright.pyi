@@ -17,6 +17,7 @@ class NativeRecording:
         start: str,
         squeeze: int,
         watermarks: str,
+        tried: str,
         probe: int | None,
         reclaim: bool,
         probe_huge: int,

@@ -9,7 +9,18 @@ from typing import Any
 
 from . import _framewright
 from ._errors import TraceError, in_python, trace_errors, warn_hollow
-from ._sizes import FRAME_BYTES, STARTS, WATERMARKS, Size, bytes_of, frames_of, jobs_of, policy_names, words_of
+from ._sizes import (
+    FRAME_BYTES,
+    SETTINGS,
+    STARTS,
+    WATERMARKS,
+    Size,
+    bytes_of,
+    frames_of,
+    jobs_of,
+    policy_names,
+    words_of,
+)
 from ._table import Rows
 from ._tables import policies as all_policies
 
@@ -124,6 +135,7 @@ class Recording:
         memory: Size | None = None,
         start: str = "imposed",
         watermarks: str = "auto",
+        settings: str = "few",
         probe: int | None = None,
         reclaim: bool = False,
         probe_huge: int = 0,
@@ -137,6 +149,9 @@ class Recording:
         ``memory``: what is left.
         ``start``: ``"imposed"``, where the recording had what was there before, or ``"fresh"``, where each policy puts it.
         ``watermarks``: whether requests are admitted by them; ``"auto"`` where the recording has what that needs.
+        ``settings``: which settings of the recorded kernel are tried beside the policies, where requests are admitted by
+        watermarks and some fail under its rules: ``"none"``, ``"few"`` or ``"all"``. The variant of their rows is
+        ``"vm.defrag_mode=1"`` and the like, and ``"as-set"`` for the kernel as it was set.
         ``probe``: try one allocation of this order at each second.
         ``reclaim``: requests that cannot be served at once reclaim and compact; then ``probe_huge`` huge pages are
         requested after the trace.
@@ -151,6 +166,7 @@ class Recording:
         names = policy_names(policies)
         (start,) = words_of(start, STARTS, "start")
         (watermarks,) = words_of(watermarks, WATERMARKS, "watermarks")
+        (settings,) = words_of(settings, SETTINGS, "settings")
         if probe is not None and (isinstance(probe, bool) or not isinstance(probe, int) or not 0 <= probe <= 10):
             raise ValueError(f"probe={probe!r}: expected an order from 0 to 10")
         if isinstance(probe_huge, bool) or not isinstance(probe_huge, int) or not 0 <= probe_huge <= 1_000_000:
@@ -160,7 +176,7 @@ class Recording:
         held = self._squeeze(squeeze, memory)
         with trace_errors():
             found = self._native.replay(
-                names, start, held, watermarks, probe, bool(reclaim), probe_huge, jobs_of(jobs)
+                names, start, held, watermarks, settings, probe, bool(reclaim), probe_huge, jobs_of(jobs)
             )
         hollow = [(kind, in_python(says)) for kind, says in found["hollow"]]
         # What was said when it was loaded is not said again.

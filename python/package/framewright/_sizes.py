@@ -94,6 +94,7 @@ def words_of(values: object, known: tuple[str, ...], what: str) -> list[str]:
 
 STARTS = ("imposed", "fresh")
 WATERMARKS = ("auto", "on", "off")
+SETTINGS = ("none", "few", "all")
 
 
 def jobs_of(jobs: int | None) -> int:

@@ -3,7 +3,9 @@
 
 use super::CommandError;
 use super::input::{LoadedTrace, case_names, files_of, load_told_apart};
-use super::replay::{RECLAIMING, ReplayMeans, WatermarksArg, memory_of, replay_case};
+use super::replay::{
+    CaseWants, RECLAIMING, ReplayMeans, SettingsArg, WatermarksArg, memory_of, replay_case,
+};
 use crate::measure::MAX_ORDER;
 use crate::printable;
 use crate::replay::reclaim::reclaims;
@@ -113,6 +115,8 @@ pub struct ReplaySettings {
     pub squeeze: u64,
     /// Whether requests are admitted by watermarks.
     pub watermarks: WatermarksArg,
+    /// Settings of the recorded kernel that are tried beside the policies.
+    pub settings: SettingsArg,
     /// Try one allocation of this order at each trace second.
     pub probe: Option<Order>,
     /// Requests that cannot be served at once reclaim and compact; with it, the huge pages to request after the trace.
@@ -292,7 +296,12 @@ impl LoadedRecording {
             stop: Some(stop),
         };
         let (options, watermarks) = (settings.options(), settings.watermarks);
-        let replayed = replay_case(&self.loaded, policies, options, watermarks, means, false);
+        let wants = CaseWants {
+            answers: false,
+            settings: settings.settings,
+            owners: None,
+        };
+        let replayed = replay_case(&self.loaded, policies, options, watermarks, means, wants);
         match replayed {
             Ok(replayed) => Ok(replayed.case),
             // Relaxed: what the caller has set, it sees.

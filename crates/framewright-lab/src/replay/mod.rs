@@ -38,13 +38,13 @@ pub use admission::{
 pub use error::ReplayError;
 pub use flat::{FlatSettings, flat_replay, replayed_lines};
 pub use given::{
-    CachedBlock, ListedFree, MemoryError, Start, TraceMemory, count_labels, fit_free_memory,
-    labels_by_content, labels_by_state, labels_by_zone,
+    CachedBlock, ListedFree, MemoryError, ModelledSetting, Start, TraceMemory, count_labels,
+    fit_free_memory, labels_by_content, labels_by_state, labels_by_zone,
 };
 pub use many::{ReplayJob, replay_all, replay_all_until};
 pub use notes::{
     AskedKind, Asker, FailureCause, FailureLog, FirstFailure, Tries, WhoCounts, WhoTally,
-    default_watermark, plain_function,
+    caller_of, default_watermark, plain_function,
 };
 use objects::TraceObjects;
 pub use placement::{Placement, placement};

@@ -107,8 +107,8 @@ pub struct ReplayOutcome {
     pub false_failures: u64,
     /// Requests that the recording machine served and that would have waited here, by order: served below the marks.
     pub stalled: [u64; MAX_ORDER + 1],
-    /// Of the requests that failed on the recording machine, those that fail here, by what their flags say.
-    pub met: RequestCounts,
+    /// Of the requests that failed on the recording machine, those that fail here, too.
+    pub met: FailureLog,
     /// The requests that failed on the recording machine, by order: tried, and freed at once.
     pub retries: [Tries; MAX_ORDER + 1],
     /// The probes of [`ReplayOptions::probe`].
@@ -144,7 +144,7 @@ pub struct ReplayOutcome {
 
 impl ReplayOutcome {
     /// Nothing yet, under `policy`, of a trace of `ops` operations.
-    pub(super) fn new(policy: &'static str, ops: u64) -> Self {
+    pub(crate) fn new(policy: &'static str, ops: u64) -> Self {
         Self {
             policy,
             means: Means::default(),
@@ -155,7 +155,7 @@ impl ReplayOutcome {
             failures: [0; MAX_ORDER + 1],
             false_failures: 0,
             stalled: [0; MAX_ORDER + 1],
-            met: RequestCounts::default(),
+            met: FailureLog::default(),
             retries: [Tries::default(); MAX_ORDER + 1],
             probes: Tries::default(),
             unplaced: 0,
@@ -178,6 +178,17 @@ impl ReplayOutcome {
     #[must_use]
     pub fn ns_per_op(&self) -> f64 {
         self.elapsed.as_nanos() as f64 / self.ops.max(1) as f64
+    }
+
+    /// Requests that were served from a pageblock of another mobility, as the policy itself counts them.
+    #[must_use]
+    pub fn mixing_fallbacks(&self) -> u64 {
+        let rows = self.fallbacks.iter().enumerate();
+        let others = rows.flat_map(|(wanted, row)| {
+            let each = row.iter().enumerate();
+            each.filter(move |&(taken, _)| taken != wanted)
+        });
+        others.map(|(_, count)| count).sum()
     }
 
     /// Every metric that the run has a value for: without a sample, or with nothing retried or probed, there are
@@ -411,19 +422,19 @@ pub fn replay(
                 let answer = run.try_once(request, index)?;
                 let retries = &mut run.outcome.retries[order.index()];
                 retries.tried += 1;
-                let cause = match answer {
+                let (is_met, cause) = match answer {
                     ReplayAnswer::Served(_) | ReplayAnswer::Stalled(_) => {
                         retries.served += 1;
-                        None
+                        (false, None)
                     }
-                    ReplayAnswer::Refused(cause) => {
-                        run.outcome.met.note(order.index(), flags(op));
-                        cause
-                    }
+                    ReplayAnswer::Refused(cause) => (true, cause),
                 };
                 let cause = cause.unwrap_or_else(|| FailureCause::of(order.index(), &sample, min));
-                let log = &mut run.outcome.refused;
-                log.note(order.index(), flags(op), &sample, cause);
+                let outcome = &mut run.outcome;
+                let met = is_met.then_some(&mut outcome.met);
+                for log in [&mut outcome.refused].into_iter().chain(met) {
+                    log.note(order.index(), flags(op), &sample, cause);
+                }
             }
         }
     }

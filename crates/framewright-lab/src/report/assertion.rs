@@ -84,6 +84,8 @@ mod tests {
             columns: vec![column],
             anomalies: Vec::new(),
             calibration: None,
+            owners: None,
+            settings: None,
             answer: None,
             who: None,
             hollow: Vec::new(),

@@ -27,17 +27,18 @@ pub use figure::{
 #[cfg(all(target_os = "linux", feature = "experiments"))]
 pub use figure_assertion::FigureAssertion;
 pub use form::{
-    Accent, BlockMaps, CardFigure, Grid, GridRow, Heading, Item, Latency, MachineRecord, Note,
-    OverTime, PerfettoCase, PlotLine, PlotMark, RunInfo, Scale, Section, Size, Tabled, VerdictCard,
-    WriteError, buddyinfo, fit_terminal, has_place, json_lines, metric_tables, metrics_page,
-    pagetypeinfo, perfetto, series_csv, write_whole,
+    Accent, BlockMaps, CardFigure, FlameGraph, Grid, GridRow, Heading, Item, Latency,
+    MachineRecord, Note, OverTime, PerfettoCase, PlotLine, PlotMark, RunInfo, Scale, Section, Size,
+    Tabled, VerdictCard, WriteError, buddyinfo, fit_terminal, flame_svg, has_place, json_lines,
+    metric_tables, metrics_page, pagetypeinfo, perfetto, series_csv, write_whole,
 };
 pub(crate) use form::{create_beside, terminal_width};
 pub(crate) use replayed::within_error;
 pub use replayed::{
     Answer, AnswerFigures, AnswerPart, AnswerZones, COLLAPSED_MAX, Calibration, ComparedRecording,
-    ComparedVariant, Headline, Hollow, MachineStalls, POINTS_A_WINDOW, RecordedKernel,
-    RecordingComparison, ReportCase, ReportColumn, StackWeight, TriedPolicy, WhoHolds, WhoReport,
+    ComparedVariant, Headline, Hollow, MachineStalls, OwnersReport, POINTS_A_WINDOW,
+    RecordedKernel, RecordingComparison, ReportCase, ReportColumn, SettingTrial, SettingsReport,
+    StackWeight, TriedCounts, TriedPolicy, TriedSetting, TriedSettings, WhoHolds, WhoReport,
     WhoRow, WhoTable, WindowedFigure, accent, answer, calibrate, calibrate_requests, case_grid,
     hollow_blocks, hollow_events, hollow_samples, hollow_text, hollow_trace, linux_column,
     machine_figures, pareto_front, placement_column, replay_figures, request_calibration_lines,

@@ -275,3 +275,71 @@ fn a_stream_shows_rounds_and_waits_as_columns_do_and_its_counters_what_did_not_h
     let unseen = replay(&alloc, [4, 5]);
     assert!(!unseen.contains("admitted by watermarks"), "{unseen}");
 }
+
+#[test]
+fn settings_that_the_recorded_kernel_has_are_tried_and_told_with_their_price() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = record(&with_rounds(), folder.path(), "a");
+    let set = |words: &str| {
+        let digest = TraceDigest::of(&fs::read(&path).unwrap()).line();
+        let settings = folder.path().join("state/a/before.settings");
+        fs::write(settings, digest + words).unwrap();
+    };
+    set("vm.min_free_kbytes 400\nvm.watermark_boost_factor 15000\nvm.defrag_mode 0\n");
+    let replay = |more: &[&str]| {
+        let args = ["replay", as_str(&path), "--policy", "linux-6.12"];
+        out(&[&args, more].concat())
+    };
+    let squeezed = |more: &[&str]| replay(&[&["--squeeze", "100"], more].concat());
+    let title = "a/imposed/b100: settings of the recorded kernel, under the rules of linux-6.12\n";
+    let rows = |out: &str| -> Vec<String> {
+        let (_, table) = out.split_once(title).unwrap_or_else(|| panic!("{out}"));
+        let lines = table.lines().map(str::trim_start);
+        let names = lines.filter(|line| line.starts_with("as-set") || line.starts_with("vm."));
+        names
+            .map(|line| line.split_whitespace().next().unwrap().to_owned())
+            .collect()
+    };
+    let few = squeezed(&[]);
+    assert_eq!(
+        rows(&few),
+        ["as-set", "vm.defrag_mode=1", "vm.watermark_boost_factor=0"]
+    );
+    let (answer, _) = few.split_once("\n\n").unwrap();
+    assert!(answer.lines().count() <= 6, "{answer}");
+    for says in [
+        "vm.defrag_mode from 0 to 1",
+        "vm.watermark_boost_factor from 15000 to 0",
+    ] {
+        assert!(answer.contains(says), "{answer}");
+    }
+    assert_eq!(few, squeezed(&["--settings", "few", "--jobs", "1"]));
+    let all = squeezed(&["--settings", "all"]);
+    let more = ["vm.watermark_boost_factor=30000", "vm.min_free_kbytes=800"];
+    assert_eq!(rows(&all)[3..], more);
+    assert!(!squeezed(&["--settings", "none"]).contains(title));
+    // As rows, and in a page.
+    let json = squeezed(&["--json", "-"]);
+    for variant in ["as-set", "vm.defrag_mode=1", "vm.watermark_boost_factor=0"] {
+        let row = format!(r#""variant":"{variant}","metric":"failures_order3""#);
+        assert!(json.contains(&row), "{json}");
+    }
+    let page = folder.path().join("page.html");
+    squeezed(&["--html", as_str(&page)]);
+    assert!(
+        fs::read_to_string(&page)
+            .unwrap()
+            .contains("settings of the recorded kernel")
+    );
+    // Without watermarks there is nothing that settings bear on, nor where the kernel has none of them.
+    assert!(!squeezed(&["--watermarks", "off"]).contains("settings of the recorded kernel, under"));
+    set("vm.min_free_kbytes 400\n");
+    assert!(!squeezed(&[]).contains("settings of the recorded kernel, under"));
+    set("vm.defrag_mode 1\n");
+    let on = squeezed(&[]);
+    let title = "settings of the recorded kernel, under the rules of linux-6.18-defrag\n";
+    assert!(
+        on.contains(title) && on.contains("vm.defrag_mode=0"),
+        "{on}"
+    );
+}

@@ -1,6 +1,6 @@
 //! The askers: the tables, the answer and the records, on a trace that can be counted by hand.
 
-use crate::support::{as_str, repository, run};
+use crate::support::{as_str, repository, run, tight};
 use framewright::{Frame, Mobility, Order};
 use framewright_lab::trace::{
     Askers, InitClass, InitObject, Trace, TraceDigest, TraceOp, write_frames, write_frames_digest,
@@ -287,6 +287,116 @@ fn stacks_are_written_as_flame_graphs_are_drawn_from_and_by_the_rules_of_outputs
         "--stacks: sample does not name the askers, expected a recording with the names of tasks";
     assert!(error.contains(says), "{error}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), held, "as before");
+}
+
+#[test]
+fn a_flame_graph_has_who_holds_and_who_mixed_and_follows_the_rules_of_outputs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(&trace(), folder.path(), Some(&CHOSEN));
+    let (trace, file) = (as_str(&path), folder.path().join("flame.svg"));
+    let asked = |traces: &[&str], file: &Path| {
+        let args = ["--policy", "linux-6.12", "--flame", as_str(file)];
+        run(&[&["replay"], traces, &args].concat())
+    };
+    let (code, _, error) = asked(&[trace], &file);
+    assert_eq!((code, error.as_str()), (Some(0), ""));
+    let svg = std::fs::read_to_string(&file).unwrap();
+    for says in [
+        "<title>skb_page_frag_refill: 4 frames (100.0 %)</title>",
+        "held in mixed pageblocks at the end: 4 frames</text>",
+        "times that a pageblock was made mixed: 2 times</text>",
+        "<title>a\\u{1b}[2J: 1 times (50.0 %)</title>",
+    ] {
+        assert!(svg.contains(says), "{says}\nis not in\n{svg}");
+    }
+    assert!(!svg.contains('\u{1b}'), "{svg}");
+    asked(&[trace], &file);
+    assert_eq!(
+        std::fs::read_to_string(&file).unwrap(),
+        svg,
+        "the same bytes"
+    );
+    for (bad, says) in [
+        (&path, "--flame would replace what is read from"),
+        (&"-".into(), "--flame - wants standard output"),
+    ] {
+        let (code, _, error) = asked(&[trace], bad);
+        assert_eq!(code, Some(2));
+        assert!(error.contains(says), "{error}");
+    }
+    let (code, _, error) = asked(&[&repository("sample.pft.zst")], &file);
+    assert_eq!(code, Some(2));
+    assert!(
+        error.contains("--flame: sample does not name the askers"),
+        "{error}"
+    );
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), svg, "as before");
+}
+
+#[test]
+fn a_dump_of_page_owner_stands_beside_a_recording_that_names_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = crate::support::write(&tight(300, 1), folder.path(), "t");
+    let dump = folder.path().join("owners");
+    let block = |pfn: u64, mobility: &str, function: &str| {
+        format!(
+            "Page allocated via order 3, mask 0xcc0(GFP_KERNEL), pid 1, tgid 1 (a\u{1b}[2J), ts 1 ns\n\
+             PFN 0x{pfn:x} type {mobility} Block {} type Movable Flags 0x0()\n \
+             alloc_pages_noprof+0x1/0x2\n {function}+0x1/0x2\n\n",
+            pfn >> 9
+        )
+    };
+    let text = block(0, "Movable", "do_anonymous_page")
+        + &block(8, "Unmovable", "__alloc_skb")
+        + &block(1024, "Unmovable", "new_inode");
+    std::fs::write(&dump, &text).unwrap();
+    let asked = |traces: &[&str], more: &[&str]| {
+        let args = ["--policy", "linux-6.12", "--page-owner", as_str(&dump)];
+        run(&[&["replay"], traces, &args, more].concat())
+    };
+    let (code, out, error) = asked(&[as_str(&path)], &[]);
+    assert_eq!((code, error.as_str()), (Some(0), ""));
+    let says = "by page_owner __alloc_skb holds the most of what is in the way in mixed pageblocks: 8 of 8 frames.";
+    assert!(out.contains(says), "{out}");
+    assert!(
+        out.contains("t/imposed/b0: frames held, by caller, as page_owner has them"),
+        "{out}"
+    );
+    assert!(
+        out.contains("a\\u{1b}[2J") && !out.contains('\u{1b}'),
+        "{out}"
+    );
+    let (_, json, _) = asked(&[as_str(&path)], &["--json", "-"]);
+    let rows: Vec<&str> = json
+        .lines()
+        .filter(|line| line.contains(r#""variant":"page_owner""#))
+        .collect();
+    assert_eq!(rows.len(), 4, "{json}");
+    assert!(
+        rows[0].contains(r#""value":8"#) && rows[0].contains(r#""who":"__alloc_skb""#),
+        "{rows:?}"
+    );
+    // It is an input, of one machine, and is looked at before the work.
+    let (code, _, error) = asked(&[as_str(&path)], &["--json", as_str(&dump)]);
+    assert_eq!(code, Some(2));
+    assert!(
+        error.contains("--json would replace what is read from"),
+        "{error}"
+    );
+    let sample = repository("sample.pft.zst");
+    let (code, _, error) = asked(&[as_str(&path), &sample], &[]);
+    assert_eq!(code, Some(2));
+    assert!(
+        error.contains("--page-owner: a dump is of one machine, expected one trace"),
+        "{error}"
+    );
+    std::fs::write(&dump, "hello\n").unwrap();
+    let (code, _, error) = asked(&[as_str(&path)], &[]);
+    assert_eq!(code, Some(2));
+    assert!(
+        error.contains("owners:1: 'hello', expected 'Page allocated via order"),
+        "{error}"
+    );
 }
 
 #[test]

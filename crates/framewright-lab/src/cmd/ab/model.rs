@@ -3,20 +3,18 @@
 use crate::ab::{
     AbArm, AbPrediction, AbRunner, AbRuns, HostSetting, ModelFigures, RunFigures, predict_arm,
 };
-use crate::before::buddy::LinuxPolicy;
 use crate::cmd::conduct::{CommandError, ReplayLimits, with_progress};
 use crate::cmd::input::{LoadedTrace, load_told_apart};
 use crate::cmd::replay::{WatermarksArg, memory_of};
 use crate::replay::{
-    ReplayJob, ReplayOptions, ReplayOutcome, ReplayPolicy, Start, TraceMemory, replay_all,
+    ModelledSetting, ReplayJob, ReplayOptions, ReplayOutcome, ReplayPolicy, Start, TraceMemory,
+    replay_all,
 };
 
 /// Squeezes lie this part of what is free at the start apart: nearly the same memory, which tells chance from effect.
 const NEARBY_PART: u64 = 256;
 /// Replays of a recording under an arm.
 const NEARBY: u64 = 3;
-/// A frame's KiB.
-const FRAME_KIB: u64 = 4;
 
 /// Replays every recording under every arm's settings, and says what that means for the machine.
 ///
@@ -128,39 +126,29 @@ fn lacks(a: &AbArm, arm: &AbArm) -> Option<String> {
 
 /// The rules of the recorded kernel under an arm's settings.
 fn policy_of(arm: &AbArm, loaded: &LoadedTrace) -> ReplayPolicy {
+    let rules = loaded.rules();
     match arm.settings.0.get(&HostSetting::DefragMode) {
-        Some(1) => ReplayPolicy::Linux(LinuxPolicy::Linux618Defrag),
-        Some(_) => loaded.unset_rules(),
-        None => loaded.rules(),
+        Some(&mode) => ModelledSetting::DefragMode.rules(mode, rules, loaded.unset_rules()),
+        None => rules,
     }
 }
 
 /// The recorded machine under an arm's settings. Its background is a model's under all of them: the recorded one is A's.
 fn memory_under<'t>(mut memory: TraceMemory<'t>, a: &AbArm, arm: &AbArm) -> TraceMemory<'t> {
     memory.background = None;
-    let Some(zones) = &memory.zones else {
-        return memory;
-    };
     let of = |arm: &AbArm, setting| arm.settings.0.get(&setting).copied();
-    let mut zones = zones.clone();
     let kib = of(arm, HostSetting::MinFreeKbytes);
     if let Some(kib) = kib.filter(|_| kib != of(a, HostSetting::MinFreeKbytes)) {
-        zones = zones.with_min(kib / FRAME_KIB);
+        memory = ModelledSetting::MinFree.on(memory, kib);
     }
     if let Some(factor) = of(arm, HostSetting::WatermarkBoostFactor) {
-        zones = zones.with_boost_factor(factor);
+        memory = ModelledSetting::BoostFactor.on(memory, factor);
     }
-    memory.zones = Some(zones);
     memory
 }
 
 /// A replay's figures under the names that the machine's have.
 fn figures_of(outcome: &ReplayOutcome) -> RunFigures {
-    let mut fallbacks = 0;
-    for (wanted, row) in outcome.fallbacks.iter().enumerate() {
-        let others = row.iter().enumerate().filter(|&(from, _)| from != wanted);
-        fallbacks += others.map(|(_, count)| count).sum::<u64>();
-    }
     // What the machine refused, too, and this refuses as well.
     let failed = |orders: std::ops::RangeInclusive<usize>| -> f64 {
         let of = |k: usize| {
@@ -171,7 +159,7 @@ fn figures_of(outcome: &ReplayOutcome) -> RunFigures {
     };
     let stalled = |from: usize| outcome.stalled[from..].iter().sum::<u64>() as f64;
     [
-        ("external_fallbacks", fallbacks as f64),
+        ("external_fallbacks", outcome.mixing_fallbacks() as f64),
         ("mixed_blocks_added", outcome.end.mixed_blocks as f64),
         (
             "contaminated_blocks_added",

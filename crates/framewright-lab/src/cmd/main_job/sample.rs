@@ -4,7 +4,8 @@ use super::JobPart;
 use crate::cmd::conduct::CommandError;
 use crate::cmd::input::LoadedTrace;
 use crate::cmd::replay::{
-    METHOD, MIXED_BLOCKS, PICTURES, ReplayMeans, WatermarksArg, case_items, replay_case,
+    CaseWants, METHOD, MIXED_BLOCKS, PICTURES, ReplayMeans, SettingsArg, WatermarksArg, case_items,
+    replay_case,
 };
 use crate::replay::{ReplayOptions, ReplayPolicy, Start};
 use crate::report::{
@@ -70,7 +71,11 @@ pub(super) fn part(loaded: &LoadedTrace, threads: usize) -> Result<JobPart, Comm
                 limit: MemoryLimit::default(),
                 stop: None,
             },
-            false,
+            CaseWants {
+                answers: false,
+                settings: SettingsArg::None,
+                owners: None,
+            },
         )?;
         let rivals = ReplayPolicy::HISTORICAL.map(ReplayPolicy::name);
         let standing =

@@ -1,14 +1,16 @@
 //! From a replayed case to the figures of its answer: what is the recording kernel's, and what nearby replays say.
 
+use super::settings::{SettingReplays, is_as_recorded};
 use crate::cmd::conduct::{CommandError, with_progress};
 use crate::cmd::input::LoadedTrace;
 use crate::measure::{MAX_ORDER, replay as m};
 use crate::replay::{
-    FailureCause, ReplayJob, ReplayOptions, ReplayOutcome, ReplayPolicy, Start, TRIED_OPS_MAX,
+    FailureCause, FailureLog, ReplayJob, ReplayOptions, ReplayOutcome, ReplayPolicy, TRIED_OPS_MAX,
     TraceMemory, replay_all,
 };
 use crate::report::{
-    Answer, AnswerFigures, AnswerZones, Calibration, TriedPolicy, WhoHolds, WhoReport, answer,
+    Answer, AnswerFigures, AnswerZones, Calibration, OwnersReport, TriedCounts, TriedPolicy,
+    WhoHolds, WhoReport, answer,
 };
 use crate::trace::{OpKind, RequestCounts, RequestWaits};
 
@@ -29,6 +31,10 @@ pub(super) struct AnsweredCase<'a> {
     /// What is hollow in it, by kind.
     pub(super) hollow: &'a [(&'static str, String)],
     pub(super) proposed: Option<u64>,
+    /// The holders in a dump of `page_owner`, where one was given.
+    pub(super) owners: Option<&'a OwnersReport>,
+    /// What other settings of the recorded kernel came to, where some were tried.
+    pub(super) settings: Option<&'a SettingReplays>,
     /// The askers, where they were counted.
     pub(super) who: Option<&'a WhoReport>,
 }
@@ -56,12 +62,20 @@ impl AnsweredCase<'_> {
     /// nearly the same memory, which may give another figure, and in other orders of the same operations.
     pub(super) fn answer(&self) -> Result<Answer, CommandError> {
         let (base, outcome) = self.base;
+        let is_as_recorded = is_as_recorded(self.options);
+        let of = |(&policy, outcome): (&ReplayPolicy, &ReplayOutcome)| TriedPolicy {
+            policy,
+            counts: counts_of(std::slice::from_ref(outcome), is_as_recorded),
+        };
         let mut tried: Vec<TriedPolicy> = self.policies.iter().zip(self.outcomes).map(of).collect();
         if !self.policies.contains(&base) {
             tried.push(of((&base, outcome)));
         }
         let is_short = self.memory.trace.ops.len() <= TRIED_OPS_MAX;
-        if outcome.failed.total() > 0 && is_short && self.options.reclaim.is_none() {
+        if failed_of(outcome, self.options).total() > 0
+            && is_short
+            && self.options.reclaim.is_none()
+        {
             self.try_nearby(&mut tried)?;
         }
         let kind = |wanted: &str| self.hollow.iter().find(|(kind, _)| *kind == wanted);
@@ -79,22 +93,27 @@ impl AnsweredCase<'_> {
                 (Some(_), Some(_)) => AnswerZones::Recorded,
             },
             squeeze: self.options.squeeze,
-            is_as_recorded: self.options.start == Start::Imposed && self.options.squeeze == 0,
+            is_as_recorded,
             served: RequestCounts::of_trace(self.memory.trace, OpKind::Alloc),
             refused: outcome.refused.clone(),
             refused_served: outcome.retries.iter().map(|tries| tries.served).sum(),
             stalls: self.loaded.stalls,
             waits: RequestWaits::of(&self.memory.trace.work),
             base,
-            failed: outcome.failed.clone(),
+            failed: failed_of(outcome, self.options),
             replayed_stalls: outcome
                 .stalls
                 .as_ref()
                 .map(|stalls| stalls.stats.allocstall.iter().sum()),
             tried,
+            settings: self.settings.map(SettingReplays::tried),
             errors: self.calibration.map(of_errors),
             proposed: self.proposed,
             holds: self.holds(),
+            owner: self
+                .owners
+                .and_then(OwnersReport::most)
+                .map(|(who, frames, of)| (who.to_owned(), frames, of)),
         }))
     }
 
@@ -108,53 +127,100 @@ impl AnsweredCase<'_> {
     }
 
     fn try_nearby(&self, tried: &mut [TriedPolicy]) -> Result<(), CommandError> {
-        let free = self.memory.free_frames_at_start();
-        let step = (free / NEARBY_PART).max(1);
-        let squeeze = self.options.squeeze;
-        let below = squeeze.checked_sub(step).unwrap_or(squeeze + 2 * step);
-        let nearby = [below, squeeze + step].map(|frames| frames.min(free));
         let policies: Vec<ReplayPolicy> = tried.iter().map(|tried| tried.policy).collect();
-        // With as much memory, but in other orders.
-        let orders = [1, 2].map(|interleaving| (squeeze, interleaving));
-        let job = |(squeeze, interleaving)| {
-            move |&policy: &ReplayPolicy| ReplayJob {
+        let of_near = |near: NearbyReplay| {
+            let job = |&policy: &ReplayPolicy| ReplayJob {
                 policy,
                 memory: self.memory,
-                options: ReplayOptions {
-                    squeeze,
-                    interleaving,
-                    ..ReplayOptions::new(self.options.start)
-                },
-            }
+                options: near.options(self.options),
+            };
+            policies.iter().map(job).collect::<Vec<_>>()
         };
-        let jobs: Vec<ReplayJob<'_>> = (nearby.into_iter())
-            .map(|squeeze| (squeeze, 0))
-            .chain(orders)
-            .flat_map(|near| policies.iter().map(job(near)).collect::<Vec<_>>())
-            .collect();
+        let nearby = NearbyReplay::all(self.memory, self.options.squeeze);
+        let jobs: Vec<ReplayJob<'_>> = nearby.into_iter().flat_map(of_near).collect();
         let steps = self.memory.trace.ops.len() as u64 * jobs.len() as u64;
         let name = format!("{} nearby", self.loaded.name);
         let outcomes = with_progress(&name, steps, |done| replay_all(&jobs, self.threads, done));
         let outcomes = outcomes
             .map_err(|error| CommandError::Input(format!("{}: {error}", self.loaded.path)))?;
+        let is_as_recorded = is_as_recorded(self.options);
         for (nth, outcome) in outcomes.iter().enumerate() {
-            let tried = &mut tried[nth % policies.len()];
-            tried.failures.push(outcome.failures);
-            tried.in_pieces.push(in_pieces(outcome));
+            add(
+                &mut tried[nth % policies.len()].counts,
+                outcome,
+                is_as_recorded,
+            );
         }
         Ok(())
     }
 }
 
-fn of((&policy, outcome): (&ReplayPolicy, &ReplayOutcome)) -> TriedPolicy {
-    TriedPolicy {
-        policy,
-        failures: vec![outcome.failures],
-        in_pieces: vec![in_pieces(outcome)],
+/// A replay with nearly the same memory, or in another order of the same operations.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NearbyReplay {
+    pub(super) squeeze: u64,
+    pub(super) interleaving: u32,
+}
+
+impl NearbyReplay {
+    /// Four of them.
+    pub(super) fn all(memory: &TraceMemory<'_>, squeeze: u64) -> [Self; 4] {
+        let free = memory.free_frames_at_start();
+        let step = (free / NEARBY_PART).max(1);
+        let below = squeeze.checked_sub(step).unwrap_or(squeeze + 2 * step);
+        let near = |squeeze: u64, interleaving| Self {
+            squeeze: squeeze.min(free),
+            interleaving,
+        };
+        [
+            near(below, 0),
+            near(squeeze + step, 0),
+            // With as much memory, but in other orders.
+            near(squeeze, 1),
+            near(squeeze, 2),
+        ]
+    }
+
+    /// How it is made, beside the one of `asked`.
+    pub(super) fn options(self, asked: ReplayOptions) -> ReplayOptions {
+        ReplayOptions {
+            squeeze: self.squeeze,
+            interleaving: self.interleaving,
+            compaction: asked.compaction,
+            ..ReplayOptions::new(asked.start)
+        }
     }
 }
 
-fn in_pieces(outcome: &ReplayOutcome) -> [u64; MAX_ORDER + 1] {
-    let of = |causes: [u64; 3]| causes[FailureCause::Fragmented as usize];
-    outcome.failed.causes.map(of)
+/// What fails in a replay. As recorded that is the machine's own story, so what the machine refused and the replay refuses,
+/// too, is among it; in less memory it is what the machine served.
+pub(super) fn failed_of(outcome: &ReplayOutcome, options: ReplayOptions) -> FailureLog {
+    match is_as_recorded(options) {
+        true => outcome.failed.and(&outcome.met),
+        false => outcome.failed.clone(),
+    }
+}
+
+/// The counts of replays under one choice.
+pub(super) fn counts_of(outcomes: &[ReplayOutcome], is_as_recorded: bool) -> TriedCounts {
+    let mut counts = TriedCounts::default();
+    for outcome in outcomes {
+        add(&mut counts, outcome, is_as_recorded);
+    }
+    counts
+}
+
+fn add(counts: &mut TriedCounts, outcome: &ReplayOutcome, is_as_recorded: bool) {
+    let met = is_as_recorded.then_some(&outcome.met);
+    let (mut failures, mut in_pieces) = ([0; MAX_ORDER + 1], [0; MAX_ORDER + 1]);
+    for log in [&outcome.failed].into_iter().chain(met) {
+        for order in 0..=MAX_ORDER {
+            failures[order] += log.counts.all[order];
+            in_pieces[order] += log.causes[order][FailureCause::Fragmented as usize];
+        }
+    }
+    counts.failures.push(failures);
+    counts.in_pieces.push(in_pieces);
+    counts.stalled.push(outcome.stalled.iter().sum());
+    counts.fallbacks.push(outcome.mixing_fallbacks());
 }

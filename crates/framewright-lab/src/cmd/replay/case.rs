@@ -1,8 +1,9 @@
 //! One trace under all policies: which replays it takes, and what is said beside their figures.
 
-use super::WatermarksArg;
 use super::answered::{AnsweredCase, base_of};
 use super::course::MachineCourse;
+use super::settings::{SettingReplays, SettingsCase, is_as_recorded};
+use super::{SettingsArg, WatermarksArg};
 use crate::cmd::CommandError;
 use crate::cmd::conduct::with_progress;
 use crate::cmd::input::LoadedTrace;
@@ -14,8 +15,8 @@ use crate::replay::{
     placement, propose_squeezes, replay_all, replay_all_until,
 };
 use crate::report::{
-    Calibration, Deviation, Hollow, LINUX, RECORDED_KERNEL, ReportCase, ReportColumn, WhoReport,
-    calibrate, calibrate_requests, hollow_samples, linux_column, placement_column,
+    Calibration, Deviation, Hollow, LINUX, OwnersReport, RECORDED_KERNEL, ReportCase, ReportColumn,
+    WhoReport, calibrate, calibrate_requests, hollow_samples, linux_column, placement_column,
     request_calibration_lines,
 };
 use crate::size::shown_frames;
@@ -119,16 +120,27 @@ pub(in crate::cmd) fn memory_of(
     })
 }
 
-/// Replays one loaded trace, and calibrates where the trace comes with what Linux itself did. With `answers` it has the
-/// sentences that stand before the table.
+/// What a case has besides the figures of the policies.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::cmd) struct CaseWants<'a> {
+    /// The sentences that stand before the table.
+    pub(in crate::cmd) answers: bool,
+    /// Settings of the recorded kernel that are tried.
+    pub(in crate::cmd) settings: SettingsArg,
+    /// The holders in a dump of `page_owner`.
+    pub(in crate::cmd) owners: Option<&'a OwnersReport>,
+}
+
+/// Replays one loaded trace, and calibrates where the trace comes with what Linux itself did.
 pub(in crate::cmd) fn replay_case(
     loaded: &LoadedTrace,
     policies: &[ReplayPolicy],
     options: ReplayOptions,
     watermarks: WatermarksArg,
     means: ReplayMeans<'_>,
-    answers: bool,
+    wants: CaseWants<'_>,
 ) -> Result<Replayed, CommandError> {
+    let answers = wants.answers;
     let at =
         |cause: &dyn std::fmt::Display| CommandError::Input(format!("{}: {cause}", loaded.path));
     let ReplayMeans {
@@ -141,7 +153,7 @@ pub(in crate::cmd) fn replay_case(
     // As many at once as the limit has room for, the other orders of an answer among them; one fits, as was just checked.
     let at_once = limit.len_bytes() / TraceMemory::replay_bytes(&loaded.trace, reclaims, 1).max(1);
     let threads = threads.min(usize::try_from(at_once).unwrap_or(usize::MAX).max(1));
-    let as_recorded = options.start == Start::Imposed && options.squeeze == 0;
+    let as_recorded = is_as_recorded(options);
     let rules = loaded.rules();
     let base = base_of(rules, policies, reclaims);
     let is_known = loaded.trace.askers.is_known();
@@ -186,7 +198,8 @@ pub(in crate::cmd) fn replay_case(
     }
     // The calibration is a replay of the recording kernel's rules as recorded, too.
     let is_there = policies.contains(&base) || (calibrates && as_recorded);
-    let wants_base = answers && !is_there;
+    let tries = wants.settings != SettingsArg::None && !reclaims && memory.zones.is_some();
+    let wants_base = (answers || tries) && !is_there;
     if wants_base {
         jobs.push(ReplayJob {
             policy: base,
@@ -279,6 +292,20 @@ pub(in crate::cmd) fn replay_case(
                 .into(),
         );
     }
+    let settings = match of_base.filter(|_| tries) {
+        None => None,
+        Some(of_base) => SettingsCase {
+            loaded,
+            memory: &memory,
+            options,
+            threads,
+            stop,
+            base: (base, of_base),
+            which: wants.settings,
+            is_nearby: answers,
+        }
+        .replayed()?,
+    };
     let answer = match of_base.filter(|_| answers) {
         None => None,
         Some(of_base) => {
@@ -293,6 +320,8 @@ pub(in crate::cmd) fn replay_case(
                 calibration: calibration.as_ref(),
                 hollow: &found,
                 proposed,
+                owners: wants.owners,
+                settings: settings.as_ref(),
                 who: who.as_ref(),
             };
             Some(case.answer()?)
@@ -325,6 +354,8 @@ pub(in crate::cmd) fn replay_case(
         calibration,
         notes,
         who,
+        owners: wants.owners.cloned(),
+        settings: settings.as_ref().and_then(SettingReplays::report),
         answer,
     };
     let film = placed.and_then(|placed| placed.film);

@@ -82,6 +82,27 @@ impl WatermarksArg {
     }
 }
 
+/// Which settings of the recorded kernel are tried on its recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SettingsArg {
+    /// None
+    None,
+    /// vm.defrag_mode, and vm.watermark_boost_factor at 0, or where that is its value at the one of a kernel that boots
+    Few,
+    /// These, a vm.watermark_boost_factor twice as high, and twice the vm.min_free_kbytes
+    All,
+}
+
+impl SettingsArg {
+    pub(in crate::cmd) const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Few => "few",
+            Self::All => "all",
+        }
+    }
+}
+
 /// What a replay does of what compaction did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CompactionArg {

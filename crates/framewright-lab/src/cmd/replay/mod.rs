@@ -5,10 +5,11 @@ mod cards;
 mod case;
 mod choices;
 mod course;
+mod settings;
 mod shown;
 
-pub(super) use case::{ReplayMeans, Replayed, memory_of, replay_case};
-pub use choices::{CompactionArg, PrintFormat, StacksBy, StartArg, WatermarksArg};
+pub(super) use case::{CaseWants, ReplayMeans, Replayed, memory_of, replay_case};
+pub use choices::{CompactionArg, PrintFormat, SettingsArg, StacksBy, StartArg, WatermarksArg};
 pub(super) use course::MIXED_BLOCKS;
 pub(super) use shown::{METHOD, case_items};
 
@@ -19,11 +20,12 @@ use crate::files::{FileClaims, OutputSet, is_stdout};
 use crate::replay::reclaim::reclaims;
 use crate::replay::{ReclaimOptions, ReplayOptions, ReplayOutcome, ReplayPolicy, Start};
 use crate::report::{
-    Assertion, COLLAPSED_MAX, MachineRecord, PerfettoCase, ReportCase, RunInfo, hollow_text,
-    json_lines, perfetto, series_csv,
+    Assertion, COLLAPSED_MAX, FlameGraph, MachineRecord, OwnersReport, PerfettoCase, ReportCase,
+    RunInfo, StackWeight, flame_svg, hollow_text, json_lines, perfetto, series_csv,
 };
 use crate::size::read_frames_len;
-use crate::trace::Askers;
+use crate::trace::state::read_page_owner;
+use crate::trace::{Askers, Input};
 use framewright::Order;
 use shown::{page, printed};
 use std::collections::BTreeMap;
@@ -65,6 +67,11 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "PAGETYPEINFO")]
     pub state: Option<PathBuf>,
 
+    /// A dump of the recording machine's /sys/kernel/debug/page_owner, as it is or from page_owner_sort, plain, gzip or zstd: it
+    /// names the callers that hold what was there before the recording, too
+    #[arg(long, value_name = "PAGE_OWNER")]
+    pub page_owner: Option<PathBuf>,
+
     /// Whether a request must leave what the machine's zones keep back, as Linux has it: under every policy the same
     #[arg(long, value_enum, default_value_t = WatermarksArg::Auto, conflicts_with = "reclaim")]
     pub watermarks: WatermarksArg,
@@ -72,6 +79,11 @@ pub struct ReplayArgs {
     /// What of the machine's compaction happens in a replay too: under every policy the same frames are emptied
     #[arg(long, value_enum, default_value_t = CompactionArg::Recorded, conflicts_with = "reclaim")]
     pub compaction: CompactionArg,
+
+    /// Settings that the recorded kernel has and that are tried on its recording, where requests are admitted by watermarks and
+    /// some fail: under its rules, at nearby squeezes and in other orders as the policies are
+    #[arg(long, value_enum, default_value_t = SettingsArg::Few)]
+    pub settings: SettingsArg,
 
     /// Try one allocation of this order at each trace second, and free it at once
     #[arg(long, value_name = "ORDER", value_parser = clap::value_parser!(u8).range(0..=10))]
@@ -119,6 +131,11 @@ pub struct ReplayArgs {
     /// What stacks are weighed by
     #[arg(long, value_enum, default_value_t = StacksBy::Held, requires = "stacks")]
     pub stacks_by: StacksBy,
+
+    /// Draw two flame graphs of the askers by command and call chain, as one SVG: the holders of what is in the way at the end, and
+    /// those that made pageblocks mixed; replaces what has that name
+    #[arg(long, value_name = "FILE", conflicts_with = "time")]
+    pub flame: Option<PathBuf>,
 
     /// What to print
     #[arg(long, value_enum, default_value_t = PrintFormat::Table)]
@@ -193,6 +210,7 @@ impl ReplayArgs {
             ("jobs", self.limits.threads().to_string()),
             ("watermarks", self.watermarks.name().to_owned()),
             ("compaction", self.compaction.name().to_owned()),
+            ("settings", self.settings.name().to_owned()),
         ]);
         options.extend(self.probe.map(|order| ("probe", order.to_string())));
         if self.reclaim {
@@ -219,6 +237,11 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
         ));
     }
     let names = case_names(&args.traces)?;
+    if args.page_owner.is_some() && names.len() > 1 {
+        return Err(CommandError::Input(
+            "--page-owner: a dump is of one machine, expected one trace beside it".into(),
+        ));
+    }
     claim(args)?;
     let options = ReplayOptions {
         start: args.start(),
@@ -244,14 +267,36 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
             RECLAIMING.map(ReplayPolicy::name).join(", ")
         )));
     }
+    let owners = args.page_owner.as_deref().map(|path| {
+        let input = Input::open(path).map_err(CommandError::input)?;
+        let input = input.with_memory_limit(args.limits.memory());
+        let owners = read_page_owner(input).map_err(CommandError::input)?;
+        Ok(OwnersReport::new(&owners))
+    });
+    let owners = owners.transpose()?;
     let mut replayed: Vec<Replayed> = Vec::new();
     let mut collapsed = String::new();
+    let mut flames = [
+        (
+            "fixed frames that are held in mixed pageblocks at the end",
+            "frames",
+        ),
+        ("times that a pageblock was made mixed", "times"),
+    ]
+    .map(|(title, unit)| FlameGraph {
+        title: title.to_owned(),
+        unit,
+        stacks: String::new(),
+    });
     for (path, name) in args.traces.iter().zip(names) {
         let mut loaded = load(path, args.state.as_deref(), args.limits.memory())?;
         loaded.name = name;
-        if args.stacks.is_some() && !loaded.trace.askers.is_known() {
+        let of_askers = [("--stacks", &args.stacks), ("--flame", &args.flame)];
+        if let Some((option, _)) = of_askers.into_iter().find(|(_, path)| path.is_some())
+            && !loaded.trace.askers.is_known()
+        {
             // Before the work, which can take minutes.
-            return Err(unnamed(&loaded.name));
+            return Err(unnamed(option, &loaded.name));
         }
         let means = ReplayMeans {
             threads: args.limits.threads(),
@@ -259,12 +304,32 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
             stop: None,
         };
         let watermarks = args.watermarks;
+        let wants = CaseWants {
+            answers: true,
+            settings: args.settings,
+            owners: owners.as_ref(),
+        };
         replayed.push(replay_case(
-            &loaded, &policies, options, watermarks, means, true,
+            &loaded, &policies, options, watermarks, means, wants,
         )?);
+        let case = &replayed[replayed.len() - 1].case;
+        let askers = &loaded.trace.askers;
+        let root = (args.traces.len() > 1).then_some(&*case.name);
         if args.stacks.is_some() {
-            let case = &replayed[replayed.len() - 1].case;
-            collapsed += &stacks(args, case, &loaded.trace.askers)?;
+            let text = stacks("--stacks", case, askers, root, args.stacks_by.weight())?;
+            if text.is_empty() {
+                let name = &case.name;
+                let _ = writeln!(
+                    io::stderr(),
+                    "--stacks: in {name} there is nothing to weigh; --stacks-by weighs something else"
+                );
+            }
+            collapsed += &text;
+        }
+        if args.flame.is_some() {
+            for (graph, by) in flames.iter_mut().zip([StacksBy::Held, StacksBy::Mixed]) {
+                graph.stacks += &stacks("--flame", case, askers, root, by.weight())?;
+            }
         }
     }
     let cases: Vec<ReportCase> = replayed.iter().map(|r| r.case.clone()).collect();
@@ -322,6 +387,9 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
     if let Some(path) = &args.stacks {
         write(path, collapsed.into_bytes())?;
     }
+    if let Some(path) = &args.flame {
+        write(path, flame_svg(&flames).into_bytes())?;
+    }
     if !is_taken {
         let first = hollow_text(&info.hollow);
         let text = match args.format {
@@ -343,32 +411,31 @@ pub fn run(args: &ReplayArgs) -> Result<(), CommandError> {
 }
 
 /// There is nothing that stacks could be made of.
-fn unnamed(name: &str) -> CommandError {
+fn unnamed(option: &str, name: &str) -> CommandError {
     CommandError::Input(format!(
-        "--stacks: {name} does not name the askers, expected a recording with the names of tasks, or with call chains"
+        "{option}: {name} does not name the askers, expected a recording with the names of tasks, or with call chains"
     ))
 }
 
-/// The collapsed stacks of a case; one of several has its name for a root.
-fn stacks(args: &ReplayArgs, case: &ReportCase, askers: &Askers) -> Result<String, CommandError> {
-    let refused = |what: &str| CommandError::Input(format!("--stacks: {} {what}", case.name));
-    let who = case.who.as_ref().ok_or_else(|| unnamed(&case.name))?;
-    let root = (args.traces.len() > 1).then_some(&*case.name);
-    let text = who.collapsed(askers, root, args.stacks_by.weight());
-    let text = text.ok_or_else(|| {
-        refused(&format!(
-            "has too many stacks, expected at most {} MiB",
+/// The collapsed stacks of a case, with `root` below each.
+fn stacks(
+    option: &str,
+    case: &ReportCase,
+    askers: &Askers,
+    root: Option<&str>,
+    by: StackWeight,
+) -> Result<String, CommandError> {
+    let who = case
+        .who
+        .as_ref()
+        .ok_or_else(|| unnamed(option, &case.name))?;
+    who.collapsed(askers, root, by).ok_or_else(|| {
+        CommandError::Input(format!(
+            "{option}: {} has too many stacks, expected at most {} MiB",
+            case.name,
             COLLAPSED_MAX >> 20
         ))
-    })?;
-    if text.is_empty() {
-        let name = &case.name;
-        let _ = writeln!(
-            io::stderr(),
-            "--stacks: in {name} there is nothing to weigh; --stacks-by weighs something else"
-        );
-    }
-    Ok(text)
+    })
 }
 
 /// Claims what the command reads and writes: no output is an input or another output (OF1), and each has a place.
@@ -379,6 +446,7 @@ fn claim(args: &ReplayArgs) -> Result<(), CommandError> {
         .iter()
         .flat_map(|path| files_of(path))
         .chain(args.state.clone())
+        .chain(args.page_owner.clone())
     {
         claims.reads(&path).map_err(CommandError::input)?;
     }
@@ -388,9 +456,10 @@ fn claim(args: &ReplayArgs) -> Result<(), CommandError> {
         ("--perfetto", &args.perfetto),
         ("--html", &args.html),
         ("--stacks", &args.stacks),
+        ("--flame", &args.flame),
     ] {
         let Some(path) = path else { continue };
-        if matches!(option, "--html" | "--perfetto") && is_stdout(path) {
+        if matches!(option, "--html" | "--perfetto" | "--flame") && is_stdout(path) {
             return Err(CommandError::Input(format!(
                 "{option} - wants standard output, expected a file's name"
             )));

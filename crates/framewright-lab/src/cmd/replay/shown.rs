@@ -65,6 +65,13 @@ fn who_tables(case: &ReportCase) -> Vec<Tabled> {
     tables
 }
 
+/// What was tried of settings, the askers, and the holders in a dump, as far as there are any.
+fn further_tables(case: &ReportCase) -> impl Iterator<Item = Tabled> {
+    let settings = case.settings.iter().map(|one| one.tabled(&case.name));
+    let owners = case.owners.iter().flat_map(|one| one.tabled(&case.name));
+    settings.chain(who_tables(case)).chain(owners)
+}
+
 /// What a page shows of a case: its table, and memory over time under each policy of `shows`.
 pub(in crate::cmd) fn case_items(replayed: &Replayed, shows: impl Fn(&str) -> bool) -> Vec<Item> {
     let Replayed {
@@ -80,6 +87,11 @@ pub(in crate::cmd) fn case_items(replayed: &Replayed, shows: impl Fn(&str) -> bo
     let films = films.filter_map(|outcome| Some((outcome.policy, outcome.film.as_ref()?)));
     let films: Vec<(&str, &Film)> = films.collect();
     let mut items = vec![Item::Table(case_table(case))];
+    items.extend(
+        case.settings
+            .iter()
+            .map(|one| Item::Table(one.tabled(&case.name))),
+    );
     items.extend(who_tables(case).into_iter().map(Item::Table));
     if films.is_empty() {
         return items;
@@ -157,7 +169,7 @@ pub(super) fn printed(format: PrintFormat, replayed: &[Replayed]) -> String {
             PrintFormat::Table => {
                 text.extend(case.answer.iter().map(|answer| answer.text(&case.name)));
                 text += &case_table(case).text();
-                for table in who_tables(case) {
+                for table in further_tables(case) {
                     text += &format!("\n{}", table.text());
                 }
             }

@@ -13,6 +13,7 @@ mod cached;
 mod fitted;
 mod labels;
 mod memory;
+mod settings;
 mod start;
 mod state;
 
@@ -20,6 +21,7 @@ pub use by_zone::labels_by_zone;
 pub use cached::CachedBlock;
 pub use labels::{count_labels, labels_by_content};
 pub use memory::{MemoryError, TraceMemory};
+pub use settings::ModelledSetting;
 pub use start::Start;
 pub(crate) use start::begin;
 pub use state::{ListedFree, fit_free_memory, labels_by_state};

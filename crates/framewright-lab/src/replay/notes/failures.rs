@@ -94,6 +94,25 @@ impl FailureLog {
         self.last_ms = sample.ms;
     }
 
+    /// These and `others`, of the same replay.
+    #[must_use]
+    pub fn and(&self, others: &Self) -> Self {
+        let mut all = Self {
+            counts: self.counts.and(&others.counts),
+            last_ms: self.last_ms.max(others.last_ms),
+            ..self.clone()
+        };
+        for (causes, more) in all.causes.iter_mut().zip(others.causes) {
+            for (count, more) in causes.iter_mut().zip(more) {
+                *count += more;
+            }
+        }
+        // Of two at one moment it is the first of these.
+        let firsts = self.first.into_iter().chain(others.first);
+        all.first = firsts.min_by_key(|first| (first.is_inferred, first.ms));
+        all
+    }
+
     /// All of them.
     #[must_use]
     pub fn total(&self) -> u64 {

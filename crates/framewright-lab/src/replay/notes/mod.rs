@@ -12,4 +12,4 @@ pub(crate) use camera::Camera;
 pub use failures::{FailureCause, FailureLog, FirstFailure, default_watermark};
 pub use tries::Tries;
 pub(crate) use who::WhoFollower;
-pub use who::{AskedKind, Asker, WhoCounts, WhoTally, plain_function};
+pub use who::{AskedKind, Asker, WhoCounts, WhoTally, caller_of, plain_function};

@@ -323,6 +323,12 @@ pub fn plain_function(name: &[u8]) -> &[u8] {
     short.filter(|short| !short.is_empty()).unwrap_or(name)
 }
 
+/// Of a call chain, the innermost function first, the one that is no part of an allocator; where all are, the outermost.
+pub fn caller_of<'a>(chain: impl Iterator<Item = &'a [u8]> + Clone) -> Option<&'a [u8]> {
+    let mut own = chain.clone().filter(|name| !is_of_allocator(name));
+    own.next().or(chain.last())
+}
+
 /// Whether the function is the page allocator's, a cache's in front of it, or of what records.
 fn is_of_allocator(name: &[u8]) -> bool {
     const WHOLE: [&[u8]; 6] = [

@@ -1,7 +1,10 @@
 //! A report as JSON Lines. Records are flat and name experiment, case and variant each, so that a line can be
 //! filtered and compared without those around it.
 
-use crate::report::{FigureSource, Hollow, LINUX, ReportCase, WhoReport, WhoTable};
+use crate::measure::who;
+use crate::report::{
+    FigureSource, Hollow, LINUX, OwnersReport, ReportCase, SettingsReport, WhoReport, WhoTable,
+};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -119,7 +122,8 @@ pub fn json_lines(info: &RunInfo, cases: &[ReportCase]) -> serde_json::Result<Ve
             let says = &answer.sentences;
             line(&mut out, &AnswerRecord { record, says })?;
         }
-        for column in &case.columns {
+        let settings = case.settings.iter().flat_map(SettingsReport::columns);
+        for column in case.columns.iter().chain(settings) {
             for (metric, &value) in &column.values {
                 let record = Record {
                     experiment: info.experiment,
@@ -135,6 +139,26 @@ pub fn json_lines(info: &RunInfo, cases: &[ReportCase]) -> serde_json::Result<Ve
         }
         if let Some(report) = &case.who {
             who_lines(&mut out, info, &case.name, report)?;
+        }
+        for (by, name, frames) in case.owners.iter().flat_map(OwnersReport::rows) {
+            let metric = who::FIXED_FRAMES_IN_MIXED;
+            let record = Record {
+                experiment: info.experiment,
+                case: &case.name,
+                variant: "page_owner",
+                metric: metric.name(),
+                value: frames.into(),
+                unit: metric.unit(),
+                source: FigureSource::Measured,
+            };
+            line(
+                &mut out,
+                &WhoRecord {
+                    record,
+                    by,
+                    who: &name,
+                },
+            )?;
         }
         for (kind, count) in &case.anomalies {
             let record = Record {

@@ -3,6 +3,7 @@
 //! that a form asks of a case is to be read.
 
 mod file;
+mod flame;
 mod grid;
 pub(super) mod json;
 mod metrics_page;
@@ -14,6 +15,7 @@ mod width;
 
 pub(crate) use file::create_beside;
 pub use file::{WriteError, has_place, write_whole};
+pub use flame::{FlameGraph, flame_svg};
 pub use grid::{Accent, Grid, GridRow, Heading};
 pub use json::{MachineRecord, RunInfo, json_lines};
 pub use metrics_page::{metric_tables, metrics_page};

@@ -114,7 +114,7 @@ fn failed(trace: &Trace) -> [u64; MAX_ORDER + 1] {
 pub fn calibrate_requests(outcome: &ReplayOutcome) -> BTreeMap<Metric, f64> {
     let (refused, met, wrong) = (
         &outcome.refused.counts,
-        &outcome.met,
+        &outcome.met.counts,
         &outcome.failed.counts,
     );
     let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
@@ -154,7 +154,7 @@ const KINDS: [fn(&RequestCounts, usize) -> u64; 4] = [
 pub fn request_calibration_lines(outcome: &ReplayOutcome) -> Vec<String> {
     let (refused, met, wrong) = (
         &outcome.refused.counts,
-        &outcome.met,
+        &outcome.met.counts,
         &outcome.failed.counts,
     );
     let line = |order: usize| {
@@ -353,7 +353,7 @@ mod tests {
         );
         outcome.refused.counts.note(3, Some(0x2800));
         outcome.refused.counts.note(3, Some(0xcc0));
-        outcome.met.note(3, Some(0x2800));
+        outcome.met.counts.note(3, Some(0x2800));
         let values = calibrate_requests(&outcome);
         let of_kind = |kind| values.get(&m::RECALL.of_two(kind, 3)).copied();
         assert_eq!(

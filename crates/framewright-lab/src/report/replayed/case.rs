@@ -3,7 +3,9 @@
 
 use crate::measure::Metric;
 use crate::replay::ReplayOutcome;
-use crate::report::{Answer, Deviation, FigureSource, Hollow, WhoReport};
+use crate::report::{
+    Answer, Deviation, FigureSource, Hollow, OwnersReport, SettingsReport, WhoReport,
+};
 use std::collections::BTreeMap;
 
 /// The figures of one variant: a policy, or what Linux itself did.
@@ -72,6 +74,10 @@ pub struct ReportCase {
     pub notes: Vec<String>,
     /// The askers, where the recording names them.
     pub who: Option<WhoReport>,
+    /// The holders in a dump of `page_owner`, where one was given.
+    pub owners: Option<OwnersReport>,
+    /// Settings of the recorded kernel, where some were tried.
+    pub settings: Option<SettingsReport>,
     /// What stands before its table, where it was asked for.
     pub answer: Option<Answer>,
 }

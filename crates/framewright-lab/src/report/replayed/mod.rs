@@ -9,13 +9,15 @@ mod case;
 mod compared;
 mod front;
 mod hollow;
+mod owners;
+mod settings;
 mod table;
 mod verdict;
 mod who;
 
 pub use answer::{
     Answer, AnswerFigures, AnswerPart, AnswerZones, Headline, MachineStalls, RecordedKernel,
-    TriedPolicy, answer,
+    SettingTrial, TriedCounts, TriedPolicy, TriedSetting, TriedSettings, answer,
 };
 pub use calibrate::{
     calibrate, calibrate_requests, linux_column, placement_column, request_calibration_lines,
@@ -27,6 +29,8 @@ pub use compared::{
 };
 pub use front::pareto_front;
 pub use hollow::{Hollow, hollow_blocks, hollow_events, hollow_samples, hollow_text, hollow_trace};
+pub use owners::OwnersReport;
+pub use settings::SettingsReport;
 pub(crate) use table::within_error;
 pub use table::{accent, case_grid};
 pub use verdict::{standing, verdict};

@@ -182,6 +182,8 @@ mod tests {
                 samples: 1,
                 deviations: deviations.into(),
             }),
+            owners: None,
+            settings: None,
             answer: None,
             hollow: Vec::new(),
             notes: Vec::new(),

@@ -17,16 +17,16 @@ const SHOWN_MAX: usize = 36;
 /// How many of them are its end.
 const SHOWN_END: usize = 12;
 /// Rows that a table has of those with a name; the others are added up in one.
-const ROWS_MAX: usize = 10;
+pub(super) const ROWS_MAX: usize = 10;
 
 /// Bytes of collapsed stacks at most.
 pub const COLLAPSED_MAX: usize = 256 << 20;
 
-const NO_NAME: &str = "(no name)";
-const NO_CHAIN: &str = "(no call chain)";
+pub(super) const NO_NAME: &str = "(no name)";
+pub(super) const NO_CHAIN: &str = "(no call chain)";
 const UNSEEN: &str = "(no event)";
 const BEFORE: &str = "(before the recording)";
-const MORE: &str = " more)";
+pub(super) const MORE: &str = " more)";
 
 /// A row: an asker, and what it came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -234,6 +234,7 @@ impl WhoReport {
             unit: String::new(),
             cells: cells(&row.counts),
         };
+        let short = |table: &WhoTable| shortened(table.rows.iter().map(|row| row.who.as_str()));
         let of = |table: &WhoTable| Tabled {
             caption: format!(
                 "{case}: who, by {}, in the layout of {}",
@@ -243,7 +244,7 @@ impl WhoReport {
             grid: Grid {
                 labels: 1,
                 headings: headings.clone(),
-                rows: table.rows.iter().zip(shortened(table)).map(row).collect(),
+                rows: table.rows.iter().zip(short(table)).map(row).collect(),
             },
             notes: Vec::new(),
         };
@@ -282,7 +283,7 @@ fn function(name: &[u8]) -> String {
 }
 
 /// A name as a row has it: printable, no two names alike, and none like what stands for those without one.
-fn shown_name(name: &[u8]) -> String {
+pub(super) fn shown_name(name: &[u8]) -> String {
     // What is not printable is shown with a backslash in front, so one of its own is shown twice.
     let parts = name.split(|&byte| byte == b'\\').map(printable::bytes);
     let shown = parts.collect::<Vec<_>>().join("\\\\");
@@ -297,24 +298,24 @@ fn shown_name(name: &[u8]) -> String {
 }
 
 /// The names of a table's rows, cut in the middle where they are long and still differ then.
-fn shortened(table: &WhoTable) -> Vec<String> {
-    let short = |row: &WhoRow| {
-        let len = row.who.chars().count();
-        let begin = row.who.chars().take(SHOWN_MAX - SHOWN_END - 1);
-        let end = row.who.chars().skip(len.saturating_sub(SHOWN_END));
+pub(super) fn shortened<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let short = |who: &&str| -> String {
+        let len = who.chars().count();
+        let begin = who.chars().take(SHOWN_MAX - SHOWN_END - 1);
+        let end = who.chars().skip(len.saturating_sub(SHOWN_END));
         match len > SHOWN_MAX {
             true => begin.chain(['…']).chain(end).collect(),
-            false => row.who.clone(),
+            false => (*who).to_owned(),
         }
     };
-    let all: Vec<String> = table.rows.iter().map(short).collect();
+    let names: Vec<&str> = names.collect();
+    let all: Vec<String> = names.iter().map(short).collect();
     let is_alone = |name: &String| all.iter().filter(|other| *other == name).count() == 1;
-    let names = all.iter().zip(&table.rows);
-    let shown = |(name, row): (&String, &WhoRow)| match is_alone(name) {
-        true => name.clone(),
-        false => row.who.clone(),
+    let shown = |(short, whole): (&String, &&str)| match is_alone(short) {
+        true => short.clone(),
+        false => (*whole).to_owned(),
     };
-    names.map(shown).collect()
+    all.iter().zip(&names).map(shown).collect()
 }
 
 fn failures(counts: &WhoCounts, is_machine: bool) -> u64 {
@@ -439,7 +440,11 @@ mod tests {
             (BEFORE, 9),
         ];
         assert_eq!((table.by, rows), ("request", expected.to_vec()));
-        assert!(shortened(table).iter().all(|name| !name.contains('…')));
+        assert!(
+            shortened(table.rows.iter().map(|row| row.who.as_str()))
+                .iter()
+                .all(|name| !name.contains('…'))
+        );
     }
 
     #[test]
@@ -577,7 +582,8 @@ mod tests {
                 .push((named(task, Asker::NO_CALLER), counts(1, 5)));
         }
         let report = WhoReport::new(&askers, &tally, "linux", true);
-        let short: Vec<String> = shortened(&report.tables[0]);
+        let short: Vec<String> =
+            shortened(report.tables[0].rows.iter().map(|row| row.who.as_str()));
         assert_eq!(short[0], "beginning-that-is-long-…-all-and-end");
         assert_eq!(short[1], "core::iter::traits::iterator::fold");
         assert_eq!(short[2].chars().count(), SHOWN_MAX);

@@ -5,6 +5,7 @@
 mod buddyinfo;
 mod kpageflags;
 mod lead;
+mod page_owner;
 mod pagetypeinfo;
 mod settings;
 mod vmstat;
@@ -15,6 +16,7 @@ pub use buddyinfo::{ZoneFree, read_buddyinfo};
 pub(super) use kpageflags::SnapshotParts;
 pub use kpageflags::{ReadFrameState, Snapshot};
 pub use lead::{lead_line, lead_of};
+pub use page_owner::{OwnedFrames, OwnerStack, PageOwners, read_page_owner};
 pub use pagetypeinfo::{PageTypeInfo, ZoneType, read_pagetypeinfo};
 pub use settings::{
     BOOT_WORDS, HUGE_PAGE_SETTINGS, MachineSettings, VM_SETTINGS, boot_words, chosen_word,

@@ -3,12 +3,16 @@
 //!
 //! # Invariants
 //! - **AW4** No setting is named that the recorded kernel lacks, as far as the recording says which it has; where that is not
-//!   known, it is said.
+//!   known, it is said. None is tried that it may lack.
 
+use super::figures::AnswerFigures;
+use super::said;
+use super::tried::JudgedSettings;
 use crate::before::buddy::LinuxPolicy;
 use crate::measure::MAX_ORDER;
-use crate::replay::{FailureCause, FailureLog, ReplayPolicy};
+use crate::replay::{FailureCause, FailureLog, ModelledSetting, ReplayPolicy};
 use crate::trace::state::{MachineSettings, min_free_kib_max};
+use std::fmt;
 
 /// What a recording says of its kernel besides the events.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -106,7 +110,82 @@ const DEFRAG: KernelSetting = KernelSetting {
     next: |mode, _| (mode == 0).then_some(1),
 };
 
+/// Another value of a setting that a replay has a model of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SettingTrial {
+    /// The setting.
+    pub setting: ModelledSetting,
+    /// What it was on the machine, where the recording says so.
+    pub from: Option<u64>,
+    /// What is tried.
+    pub to: u64,
+    /// Whether the kernel works less for free blocks then.
+    pub is_less: bool,
+}
+
+impl SettingTrial {
+    /// As a column of figures is called, and as `sysctl` takes it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("{}={}", self.setting.name(), self.to)
+    }
+}
+
+impl fmt::Display for SettingTrial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.from {
+            Some(from) => write!(f, "{} from {from} to {}", self.setting.name(), self.to),
+            None => f.write_str(&self.name()),
+        }
+    }
+}
+
+/// `vm.watermark_boost_factor` as a kernel boots.
+const BOOST_AT_BOOT: u64 = 15_000;
+
 impl RecordedKernel {
+    /// What to try of the settings that this kernel has for certain and that a replay under the rules `base` has a model of: at
+    /// most two, or with `is_all` four.
+    #[must_use]
+    pub fn trials(&self, base: ReplayPolicy, is_all: bool) -> Vec<SettingTrial> {
+        use LinuxPolicy::{Linux612, Linux612NoFragment, Linux618Defrag};
+        use ModelledSetting::{BoostFactor, DefragMode, MinFree};
+        // Older rules raise no watermark in a replay.
+        let has_boosts = matches!(
+            base,
+            ReplayPolicy::Linux(Linux612 | Linux612NoFragment | Linux618Defrag)
+        );
+        let number = |setting: &KernelSetting| self.settings.as_ref()?.number(setting.name);
+        let trial = |setting, from: Option<u64>, to, is_less| SettingTrial {
+            setting,
+            from,
+            to,
+            is_less,
+        };
+        let mut trials = Vec::new();
+        if self.has(&DEFRAG) == Some(true) {
+            let from = number(&DEFRAG);
+            let is_on = from.unwrap_or(0) != 0;
+            trials.push(trial(DefragMode, from, u64::from(!is_on), is_on));
+        }
+        if has_boosts && self.has(&BOOST) == Some(true) {
+            let from = number(&BOOST);
+            match from.unwrap_or(BOOST_AT_BOOT) {
+                0 => trials.push(trial(BoostFactor, from, BOOST_AT_BOOT, false)),
+                now => {
+                    trials.push(trial(BoostFactor, from, 0, true));
+                    let more = (BOOST.next)(now, self).filter(|_| is_all);
+                    trials.extend(more.map(|to| trial(BoostFactor, from, to, false)));
+                }
+            }
+        }
+        if let Some(now) = number(&MIN_FREE).filter(|_| is_all) {
+            let more = (MIN_FREE.next)(now, self);
+            trials.extend(more.map(|to| trial(MinFree, Some(now), to, false)));
+        }
+        trials
+    }
+
     /// Whether it has the setting, as far as is known. What its release has and the recording lacks could not be read there,
     /// or that kernel was built without it.
     fn has(&self, setting: &KernelSetting) -> Option<bool> {
@@ -150,8 +229,16 @@ impl RecordedKernel {
         Some(format!("{} for {who}", self.tried(&EXTFRAG)?))
     }
 
-    fn all_tried(&self, settings: &[KernelSetting]) -> Vec<String> {
-        settings.iter().filter_map(|one| self.tried(one)).collect()
+    /// What to try of these, without those that were tried with more work for the kernel.
+    fn all_untried(
+        &self,
+        settings: &[KernelSetting],
+        judged: Option<&JudgedSettings<'_>>,
+    ) -> Vec<String> {
+        let untried = settings
+            .iter()
+            .filter(|setting| judged.is_none_or(|judged| !judged.has_more_of(setting.name)));
+        untried.filter_map(|one| self.tried(one)).collect()
     }
 
     /// The words to boot with and the options to build with that bear on these failures.
@@ -200,15 +287,14 @@ const NOTHING_LEFT: &str = "this kernel has no setting left to try";
 /// Pageblocks of x86-64: one that is larger holds many requests' memory that cannot move.
 const HUGE_ORDER: u64 = 9;
 
-/// What to change so that fewer of the failures of `log` happen, in a sentence; `None` where there are none. They are those
-/// of `base`, and `best` are the best rules that helped. `zones` are those that the replay has.
+/// What to change so that fewer of the failures happen that the answer is about, in a sentence; `None` where there are none.
+/// `best` are the best rules that helped.
 pub(super) fn change(
-    log: &FailureLog,
-    base: ReplayPolicy,
+    figures: &AnswerFigures,
     best: Option<ReplayPolicy>,
-    kernel: &RecordedKernel,
-    zones: AnswerZones,
+    settings: Option<&JudgedSettings<'_>>,
 ) -> Option<String> {
+    let (log, kernel) = (figures.subject(), &figures.kernel);
     if log.total() == 0 {
         return None;
     }
@@ -221,32 +307,48 @@ pub(super) fn change(
         }
         _ => "To change: ",
     };
-    let mut parts = vec![match (cause, best) {
-        (FailureCause::Exhausted, _) => MORE_MEMORY.to_owned(),
+    let mut parts = Vec::new();
+    if let (FailureCause::Fragmented, Some(policy)) = (cause, best) {
+        parts.push(rules_to_have(policy, figures.base, kernel));
+    }
+    let judged = settings.filter(|_| cause != FailureCause::Exhausted);
+    parts.extend(judged.map(said::settings));
+    match (cause, best) {
+        (FailureCause::Exhausted, _) => parts.push(MORE_MEMORY.to_owned()),
         (FailureCause::Watermark, _) => {
-            let tried = kernel.all_tried(&[MIN_FREE, SCALE]);
-            match tried.is_empty() {
-                true => format!("{NOTHING_LEFT}: {MORE_MEMORY}"),
-                false => format!(
+            let tried = kernel.all_untried(&[MIN_FREE, SCALE], judged);
+            parts.extend(match (tried.is_empty(), judged) {
+                (true, Some(_)) => None,
+                (true, None) => Some(format!("{NOTHING_LEFT}: {MORE_MEMORY}")),
+                (false, _) => Some(format!(
                     "try {}, so that reclaim begins earlier; {} cannot say how much that helps",
                     tried.join(" or "),
-                    match zones {
+                    match figures.zones {
                         AnswerZones::None => "this replay has no zones and",
                         _ => "this replay tries no other watermarks and",
                     }
-                ),
-            }
+                )),
+            });
         }
-        (FailureCause::Fragmented, Some(policy)) => rules_to_have(policy, base, kernel),
+        (FailureCause::Fragmented, Some(_)) => {}
         (FailureCause::Fragmented, None) => {
-            let mut tried = kernel.all_tried(&[PROACTIVENESS, BOOST]);
+            let mut tried = kernel.all_untried(&[PROACTIVENESS, BOOST], judged);
             tried.extend(kernel.extfrag(log));
-            match tried.is_empty() {
-                true => NOTHING_LEFT.to_owned(),
-                false => format!("try what no replay can: {}", tried.join(", ")),
-            }
+            let trials = kernel.trials(figures.base, false).into_iter();
+            let is_open = judged.is_none() && figures.zones == AnswerZones::None;
+            let with_marks = trials.filter(|trial| is_open && !trial.is_less);
+            let with_marks: Vec<String> = with_marks
+                .map(|trial| format!("with --watermarks on a replay tries {trial}"))
+                .collect();
+            parts.extend(match (tried.is_empty(), judged) {
+                (true, Some(_)) => None,
+                (true, None) => with_marks.is_empty().then(|| NOTHING_LEFT.to_owned()),
+                (false, Some(_)) => Some(format!("not tried: {}", tried.join(", "))),
+                (false, None) => Some(format!("try what no replay can: {}", tried.join(", "))),
+            });
+            parts.extend(with_marks);
         }
-    }];
+    }
     if cause == FailureCause::Fragmented {
         parts.extend(kernel.options(log));
     }

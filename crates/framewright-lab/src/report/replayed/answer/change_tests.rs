@@ -1,5 +1,6 @@
 //! What to change, of kernels that have this or that.
 
+use super::super::tests;
 use super::*;
 use crate::trace::state::{VM_SETTINGS, read_settings};
 
@@ -20,6 +21,17 @@ fn release(version: (u32, u32)) -> RecordedKernel {
     }
 }
 
+/// What is said of these failures under the rules of 6.12 in less memory.
+fn changed(log: FailureLog, best: Option<ReplayPolicy>, kernel: &RecordedKernel) -> String {
+    let figures = AnswerFigures {
+        is_as_recorded: false,
+        failed: log,
+        kernel: kernel.clone(),
+        ..tests::figures()
+    };
+    change(&figures, best, None).unwrap()
+}
+
 fn policy(name: &str) -> ReplayPolicy {
     name.parse().unwrap()
 }
@@ -29,7 +41,7 @@ fn aw4_a_setting_is_named_with_its_value_and_not_where_the_kernel_lacks_it() {
     let all = [MIN_FREE, SCALE, BOOST, PROACTIVENESS, EXTFRAG, DEFRAG];
     // A recording keeps all of them, by these names.
     assert_eq!(all.each_ref().map(|one| one.name), VM_SETTINGS);
-    let tried = |kernel: &RecordedKernel| kernel.all_tried(&all).join(", ");
+    let tried = |kernel: &RecordedKernel| kernel.all_untried(&all, None).join(", ");
     assert_eq!(
         tried(&set(ALL)),
         "vm.min_free_kbytes from 67584 to 135168, vm.watermark_scale_factor from 10 to 20, vm.watermark_boost_factor from \
@@ -83,10 +95,7 @@ fn aw4_a_setting_is_named_with_its_value_and_not_where_the_kernel_lacks_it() {
 
 #[test]
 fn aw4_of_a_kernel_that_is_not_known_each_setting_is_named_with_a_doubt() {
-    let says = |cause, best| {
-        let (log, kernel) = (failures(cause, 4), RecordedKernel::default());
-        change(&log, policy("linux-6.12"), best, &kernel, AnswerZones::None).unwrap()
-    };
+    let says = |cause, best| changed(failures(cause, 4), best, &RecordedKernel::default());
     assert_eq!(
         says(FailureCause::Watermark, None),
         "To change: try vm.min_free_kbytes higher (if this kernel has it) or vm.watermark_scale_factor higher (if this \
@@ -232,10 +241,7 @@ fn each_cause_has_a_whole_sentence_also_where_nothing_is_left_to_try() {
         memory_kib: Some(1 << 20),
         ..set(ends)
     };
-    let says = |cause, order| {
-        let log = failures(cause, order);
-        change(&log, policy("linux-6.12"), None, &kernel, AnswerZones::None).unwrap()
-    };
+    let says = |cause, order| changed(failures(cause, order), None, &kernel);
     let memory = "give the machine more memory, or let it use less.";
     for (cause, expected) in [
         (FailureCause::Exhausted, format!("To change: {memory}")),
@@ -322,4 +328,60 @@ fn what_its_release_has_and_the_recording_lacks_is_not_known() {
         "vm.compaction_proactiveness higher (if this kernel has it)"
     );
     assert_eq!(kernel((5, 4)).tried(&PROACTIVENESS), None);
+}
+
+#[test]
+fn aw4_what_is_tried_is_what_the_kernel_has_for_certain_and_a_replay_a_model_of() {
+    let tried = |kernel: &RecordedKernel, base: &str, is_all| {
+        let trials = kernel.trials(policy(base), is_all).into_iter();
+        let each = trials.map(|one| format!("{one}{}", if one.is_less { " (less)" } else { "" }));
+        each.collect::<Vec<_>>().join(", ")
+    };
+    let few = "vm.defrag_mode from 0 to 1, vm.watermark_boost_factor from 15000 to 0 (less)";
+    assert_eq!(tried(&set(ALL), "linux-6.12", false), few);
+    assert_eq!(
+        tried(&set(ALL), "linux-6.12", true),
+        format!(
+            "{few}, vm.watermark_boost_factor from 15000 to 30000, vm.min_free_kbytes from 67584 to 135168"
+        )
+    );
+    let on = set("vm.defrag_mode 1\nvm.watermark_boost_factor 0\n");
+    assert_eq!(
+        tried(&on, "linux-6.18-defrag", true),
+        "vm.defrag_mode from 1 to 0 (less), vm.watermark_boost_factor from 0 to 15000"
+    );
+    // Without values the release tells, and a kernel boots with the values that are known.
+    assert_eq!(
+        tried(&release((6, 18)), "linux-6.12", true),
+        "vm.defrag_mode=1, vm.watermark_boost_factor=0 (less), vm.watermark_boost_factor=30000"
+    );
+    assert_eq!(
+        tried(&release((6, 14)), "linux-6.12", false),
+        "vm.watermark_boost_factor=0 (less)"
+    );
+    // The model of an older kernel raises no watermark.
+    assert_eq!(tried(&release((5, 15)), "linux-4.13", true), "");
+    assert_eq!(
+        tried(&set(ALL), "framewright", false),
+        "vm.defrag_mode from 0 to 1"
+    );
+    // What is not known to be there is not tried.
+    assert_eq!(tried(&RecordedKernel::default(), "linux-6.12", true), "");
+    let unread = RecordedKernel {
+        version: Some((6, 18)),
+        ..set("vm.min_free_kbytes 67584\n")
+    };
+    assert_eq!(
+        tried(&unread, "linux-6.12", true),
+        "vm.min_free_kbytes from 67584 to 135168"
+    );
+    let all = kernel_of_all().trials(policy("linux-6.12"), true);
+    assert!(all.len() <= 4, "{all:?}");
+}
+
+fn kernel_of_all() -> RecordedKernel {
+    RecordedKernel {
+        version: Some((6, 18)),
+        ..set(ALL)
+    }
 }

@@ -1,8 +1,9 @@
 //! The answer, by tables of cases: what goes in, and the sentences that come out.
 
 use super::*;
-use crate::replay::FirstFailure;
-use crate::report::AnswerPart;
+use crate::replay::{FailureCause, FailureLog, FirstFailure, ModelledSetting};
+use crate::report::{Deviation, WhoHolds};
+use crate::trace::{RequestCounts, RequestWaits, WaitSum};
 
 const KERNEL: u32 = 0xcc0;
 const ATOMIC: u32 = 0x820;
@@ -57,14 +58,17 @@ fn tried_beside(name: &str, beside: &[u64], at: &[u64]) -> TriedPolicy {
     };
     TriedPolicy {
         policy: policy(name),
-        failures: (beside.iter().zip(at))
-            .map(|(beside, at)| of(beside + at))
-            .collect(),
-        in_pieces: at.iter().map(|&at| of(at)).collect(),
+        counts: TriedCounts {
+            failures: (beside.iter().zip(at))
+                .map(|(beside, at)| of(beside + at))
+                .collect(),
+            in_pieces: at.iter().map(|&at| of(at)).collect(),
+            ..TriedCounts::default()
+        },
     }
 }
 
-fn figures() -> AnswerFigures {
+pub(super) fn figures() -> AnswerFigures {
     AnswerFigures {
         kernel: RecordedKernel::default(),
         nothing: None,
@@ -81,9 +85,11 @@ fn figures() -> AnswerFigures {
         failed: FailureLog::default(),
         replayed_stalls: None,
         tried: vec![tried("linux-6.12", &[0])],
+        settings: None,
         errors: None,
         proposed: None,
         holds: None,
+        owner: None,
     }
 }
 
@@ -667,6 +673,23 @@ fn who_is_in_the_way_stands_in_the_answer_and_leaves_it_at_five_sentences() {
 }
 
 #[test]
+fn a_dump_of_page_owner_says_who_holds_what_no_recording_names() {
+    let figures = AnswerFigures {
+        holds: Some(WhoHolds::NoNames),
+        owner: Some(("__alloc_skb".into(), 1_234, 5_000)),
+        ..squeezed(FailureCause::Fragmented, &[], None)
+    };
+    let says = "because it has no names; by page_owner __alloc_skb holds the most of what is in the way in mixed pageblocks: \
+                1 234 of 5 000 frames.";
+    assert!(said(&figures).lines().nth(1).unwrap().ends_with(says));
+    let alone = AnswerFigures {
+        holds: None,
+        ..figures
+    };
+    assert!(said(&alone).contains("lay in pieces; by page_owner __alloc_skb"));
+}
+
+#[test]
 fn the_first_sentences_come_to_a_number_each() {
     let told = |figures: &AnswerFigures| -> Vec<(AnswerPart, String, String)> {
         let answer = answer(figures);
@@ -736,4 +759,178 @@ fn the_first_sentences_come_to_a_number_each() {
         ..figures()
     };
     assert!(told(&nothing).is_empty());
+}
+
+/// Failures of order 3 under a setting at each squeeze, with what it costs.
+fn tried_setting(trial: SettingTrial, at: &[u64], stalled: u64, fallbacks: u64) -> TriedSetting {
+    TriedSetting {
+        trial,
+        counts: TriedCounts {
+            stalled: vec![stalled],
+            fallbacks: vec![fallbacks],
+            ..tried_beside("linux-6.12", &vec![0; at.len()], at).counts
+        },
+    }
+}
+
+fn trial(setting: ModelledSetting, from: u64, to: u64) -> SettingTrial {
+    SettingTrial {
+        setting,
+        from: Some(from),
+        to,
+        is_less: to < from,
+    }
+}
+
+/// In less memory, where 50 requests of order 3 fail as the kernel was set, with what was tried of its settings.
+fn with_settings(cause: FailureCause, tried: Vec<TriedSetting>) -> AnswerFigures {
+    let mut figures = AnswerFigures {
+        zones: AnswerZones::Recorded,
+        ..squeezed(cause, &[], None)
+    };
+    let as_set = trial(ModelledSetting::DefragMode, 0, 0);
+    figures.settings = Some(TriedSettings {
+        base: tried_setting(as_set, &[50, 45, 60], 7, 900).counts,
+        tried,
+    });
+    figures
+}
+
+#[test]
+fn aw5_a_setting_that_helped_is_told_with_its_price() {
+    let defrag = trial(ModelledSetting::DefragMode, 0, 1);
+    let boost = trial(ModelledSetting::BoostFactor, 15_000, 0);
+    let both = |of_defrag: &[u64], of_boost: &[u64]| {
+        let each = vec![
+            tried_setting(defrag, of_defrag, 312, 40),
+            tried_setting(boost, of_boost, 1, 1_200),
+        ];
+        let said = said(&with_settings(FailureCause::Fragmented, each));
+        let is_change = |line: &&str| line.starts_with("To change: ");
+        said.lines().find(is_change).unwrap().to_owned()
+    };
+    let now = "order 3 fails 50 times (45 to 60 over 3 nearby replays) as it was set";
+    let said = both(&[3, 2, 4], &[60, 60, 60]);
+    assert!(
+        said.starts_with(&format!(
+            "To change: vm.defrag_mode from 0 to 1 would have helped: {now}, and 3 times (2 to 4 over 3 nearby replays) with \
+             that (how far the model is off there is not known), for which 312 requests would have waited and not 7, and 40 \
+             would have been served from pageblocks of other mobilities and not 900; not tried: vm.compaction_proactiveness"
+        )),
+        "{said}"
+    );
+    // What a kernel reclaimed under the old value a replay keeps.
+    let said = both(&[50, 50, 50], &[3, 2, 4]);
+    assert!(
+        said.starts_with(&format!(
+            "To change: vm.watermark_boost_factor from 15000 to 0 may have helped: {now}"
+        )),
+        "{said}"
+    );
+    assert!(
+        said.contains("so that this is the most it can do"),
+        "{said}"
+    );
+    let said = both(&[3, 2, 4], &[5, 5, 5]);
+    assert!(
+        said.contains("; fewer fail with vm.watermark_boost_factor from 15000 to 0 too; not tried"),
+        "{said}"
+    );
+}
+
+#[test]
+fn aw5_a_setting_that_makes_the_kernel_work_more_is_never_ruled_out() {
+    let of = |trial, at: &[u64]| {
+        let each = vec![tried_setting(trial, at, 312, 40)];
+        said(&with_settings(FailureCause::Fragmented, each))
+    };
+    let defrag = trial(ModelledSetting::DefragMode, 0, 1);
+    let open = "; that does not rule out vm.defrag_mode, because what a kernel reclaims and compacts for it is in no replay";
+    for (at, surely) in [
+        ([70, 70, 70], ""),
+        ([50, 50, 50], ""),
+        ([10, 50, 10], "surely "),
+        ([42, 42, 42], "surely "),
+    ] {
+        let said = of(defrag, &at);
+        let begins = format!(
+            "To change: none of its settings that were tried {surely}lets fewer requests of order 3 fail: 50 times"
+        );
+        assert!(said.contains(&begins), "{begins}\nis not in\n{said}");
+        assert!(said.contains(open), "{said}");
+    }
+    // One that makes it work less errs to its own advantage.
+    let less = of(trial(ModelledSetting::DefragMode, 1, 0), &[70, 70, 70]);
+    assert!(
+        less.contains("none of its settings that were tried lets"),
+        "{less}"
+    );
+    assert!(!less.contains("rule out"), "{less}");
+}
+
+#[test]
+fn aw5_settings_are_judged_by_what_fails_most_in_pieces_or_not() {
+    let mut figures = with_settings(FailureCause::Watermark, Vec::new());
+    figures.failed.counts.all[9] += 3;
+    figures.failed.counts.unseen[9] += 3;
+    figures.failed.causes[9][FailureCause::Fragmented as usize] += 3;
+    assert_eq!(
+        (figures.judged_order(), figures.settings_order()),
+        (Some(9), Some(3))
+    );
+}
+
+#[test]
+fn aw5_zones_that_are_not_the_machine_s_are_told() {
+    let defrag = trial(ModelledSetting::DefragMode, 0, 1);
+    for (at, says) in [
+        (
+            [3, 2, 4],
+            "with that, in zones that are worked out from how much memory there was (how far",
+        ),
+        (
+            [70, 70, 70],
+            "from 0 to 1, in zones that are worked out from how much memory there was; that",
+        ),
+    ] {
+        let figures = AnswerFigures {
+            zones: AnswerZones::Computed,
+            ..with_settings(
+                FailureCause::Fragmented,
+                vec![tried_setting(defrag, &at, 1, 1)],
+            )
+        };
+        let said = said(&figures);
+        assert!(said.contains(says), "{says}\nis not in\n{said}");
+    }
+}
+
+#[test]
+fn aw5_settings_say_nothing_where_rules_say_nothing() {
+    let each = || {
+        let defrag = trial(ModelledSetting::DefragMode, 0, 1);
+        vec![tried_setting(defrag, &[0, 0, 0], 1, 1)]
+    };
+    for cause in [FailureCause::Fragmented, FailureCause::Watermark] {
+        let said = said(&with_settings(cause, each()));
+        assert!(
+            said.contains("vm.defrag_mode from 0 to 1 would have helped"),
+            "{said}"
+        );
+    }
+    let used_up = said(&with_settings(FailureCause::Exhausted, each()));
+    assert!(!used_up.contains("defrag_mode"), "{used_up}");
+    let alone = AnswerFigures {
+        is_as_recorded: true,
+        squeeze: 0,
+        ..with_settings(FailureCause::Fragmented, each())
+    };
+    assert!(!said(&alone).contains("defrag_mode"));
+    let invented = AnswerFigures {
+        is_invented: true,
+        ..with_settings(FailureCause::Fragmented, each())
+    };
+    assert!(!said(&invented).contains("defrag_mode"));
+    let none = said(&with_settings(FailureCause::Fragmented, Vec::new()));
+    assert!(none.contains("try what no replay can: "), "{none}");
 }
