@@ -261,9 +261,8 @@ impl NativeRecording {
         let all = PyDict::new(py);
         all.set_item("case", &case.name)?;
         let rows = PyList::empty(py);
-        let tried = case.settings.iter().flat_map(|one| one.columns());
-        for column in case.columns.iter().chain(tried) {
-            figures(py, column, &rows)?;
+        for column in case.all_columns() {
+            figures(py, &column, &rows)?;
         }
         all.set_item("rows", rows)?;
         let errors = PyDict::new(py);

@@ -2,7 +2,8 @@
 
 use super::answered::{AnsweredCase, base_of};
 use super::course::MachineCourse;
-use super::settings::{SettingReplays, SettingsCase, is_as_recorded};
+use super::nearby::is_as_recorded;
+use super::settings::{SettingReplays, SettingsCase};
 use super::{SettingsArg, WatermarksArg};
 use crate::cmd::CommandError;
 use crate::cmd::conduct::with_progress;

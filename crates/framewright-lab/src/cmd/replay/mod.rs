@@ -5,6 +5,7 @@ mod cards;
 mod case;
 mod choices;
 mod course;
+mod nearby;
 mod settings;
 mod shown;
 

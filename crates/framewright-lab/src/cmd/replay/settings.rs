@@ -1,12 +1,12 @@
 //! Settings of the recorded kernel, tried on its recording: whether that tells anything, and the replays under each.
 
 use super::SettingsArg;
-use super::answered::{NearbyReplay, counts_of, failed_of};
+use super::nearby::{NearbyReplay, counts_of, failed_of, is_as_recorded};
 use crate::cmd::conduct::{CommandError, with_progress};
 use crate::cmd::input::LoadedTrace;
 use crate::measure::MAX_ORDER;
 use crate::replay::{
-    FailureCause, ModelledSetting, ReplayJob, ReplayOptions, ReplayOutcome, ReplayPolicy, Start,
+    FailureCause, ModelledSetting, ReplayJob, ReplayOptions, ReplayOutcome, ReplayPolicy,
     TRIED_OPS_MAX, TraceMemory, replay_all, replay_all_until,
 };
 use crate::report::{SettingTrial, SettingsReport, TriedCounts, TriedSetting, TriedSettings};
@@ -122,11 +122,6 @@ impl SettingsCase<'_> {
             each: trials.into_iter().map(|trial| (trial, next())).collect(),
         }))
     }
-}
-
-/// Whether memory is laid out as recorded and nothing is held back.
-pub(super) fn is_as_recorded(options: ReplayOptions) -> bool {
-    options.start == Start::Imposed && options.squeeze == 0
 }
 
 impl SettingReplays {

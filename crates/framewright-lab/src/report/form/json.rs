@@ -2,9 +2,7 @@
 //! filtered and compared without those around it.
 
 use crate::measure::who;
-use crate::report::{
-    FigureSource, Hollow, LINUX, OwnersReport, ReportCase, SettingsReport, WhoReport, WhoTable,
-};
+use crate::report::{FigureSource, Hollow, LINUX, OwnersReport, ReportCase, WhoReport, WhoTable};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -122,8 +120,7 @@ pub fn json_lines(info: &RunInfo, cases: &[ReportCase]) -> serde_json::Result<Ve
             let says = &answer.sentences;
             line(&mut out, &AnswerRecord { record, says })?;
         }
-        let settings = case.settings.iter().flat_map(SettingsReport::columns);
-        for column in case.columns.iter().chain(settings) {
+        for column in case.all_columns() {
             for (metric, &value) in &column.values {
                 let record = Record {
                     experiment: info.experiment,

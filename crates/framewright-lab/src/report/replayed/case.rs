@@ -6,6 +6,7 @@ use crate::replay::ReplayOutcome;
 use crate::report::{
     Answer, Deviation, FigureSource, Hollow, OwnersReport, SettingsReport, WhoReport,
 };
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// The figures of one variant: a policy, or what Linux itself did.
@@ -83,6 +84,19 @@ pub struct ReportCase {
 }
 
 impl ReportCase {
+    /// All columns, those of settings last: figures as every form of output has them.
+    pub fn all_columns(&self) -> impl Iterator<Item = Cow<'_, ReportColumn>> {
+        let settings = self.settings.iter().flat_map(SettingsReport::figures);
+        let settings = settings.map(|(variant, values)| {
+            Cow::Owned(ReportColumn {
+                variant: variant.to_owned(),
+                source: FigureSource::Simulated,
+                values: values.clone(),
+            })
+        });
+        self.columns.iter().map(Cow::Borrowed).chain(settings)
+    }
+
     /// The column of that variant.
     #[must_use]
     pub fn column(&self, variant: &str) -> Option<&ReportColumn> {

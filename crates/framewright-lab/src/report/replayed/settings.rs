@@ -1,9 +1,10 @@
 //! Settings of the recorded kernel that were tried on its recording: a row each, below the kernel as it was set. All replays
 //! behind it have the same rules, but where the setting is about rules, and the same model of a background.
 
-use crate::measure::{MAX_ORDER, grouped, replay as m};
+use crate::measure::{MAX_ORDER, Metric, grouped, replay as m};
 use crate::replay::ReplayOutcome;
-use crate::report::{FigureSource, Grid, GridRow, Heading, Note, ReportColumn, Tabled};
+use crate::report::{Grid, GridRow, Heading, Note, Tabled};
+use std::collections::BTreeMap;
 
 /// The variant of the kernel as it was set.
 const AS_SET: &str = "as-set";
@@ -14,8 +15,9 @@ const ORDERS_MAX: usize = 3;
 /// What a replay under a setting came to.
 #[derive(Debug, Clone, PartialEq)]
 struct SettingRow {
-    /// Its figures; the variant is [`AS_SET`], or the setting with its value.
-    column: ReportColumn,
+    /// [`AS_SET`], or the setting with its value.
+    variant: String,
+    values: BTreeMap<Metric, f64>,
     failed: [u64; MAX_ORDER + 1],
     stalled: u64,
     fallbacks: u64,
@@ -43,20 +45,19 @@ impl SettingsReport {
     /// Adds a row: a setting with its value, and what a replay under it came to; `failed` as the answer counts it.
     pub fn add(&mut self, variant: String, outcome: &ReplayOutcome, failed: [u64; MAX_ORDER + 1]) {
         self.rows.push(SettingRow {
-            column: ReportColumn {
-                variant,
-                source: FigureSource::Simulated,
-                values: outcome.values(),
-            },
+            variant,
+            values: outcome.values(),
             failed,
             stalled: outcome.stalled.iter().sum(),
             fallbacks: outcome.mixing_fallbacks(),
         });
     }
 
-    /// The figures, the kernel as it was set first.
-    pub fn columns(&self) -> impl Iterator<Item = &ReportColumn> {
-        self.rows.iter().map(|row| &row.column)
+    /// The figures by variant, the kernel as it was set first.
+    pub fn figures(&self) -> impl Iterator<Item = (&str, &BTreeMap<Metric, f64>)> {
+        self.rows
+            .iter()
+            .map(|row| (row.variant.as_str(), &row.values))
     }
 
     /// As a table.
@@ -79,13 +80,13 @@ impl SettingsReport {
         let row = |row: &SettingRow| {
             let failed = orders.iter().map(|&order| row.failed[order]);
             let counts = failed.chain([row.stalled, row.fallbacks]);
-            let mixed = row.column.values.get(&m::CONTAMINATED_BLOCKS);
+            let mixed = row.values.get(&m::CONTAMINATED_BLOCKS);
             let mixed = mixed.map_or_else(
                 || "-".to_owned(),
                 |&value| m::CONTAMINATED_BLOCKS.shown(value),
             );
             GridRow {
-                labels: vec![row.column.variant.clone()],
+                labels: vec![row.variant.clone()],
                 unit: String::new(),
                 cells: counts
                     .map(|count| grouped(count as f64))
@@ -147,10 +148,7 @@ mod tests {
             cells("vm.watermark_boost_factor=0")[1..6],
             ["0", "7", "9", "0", "6"]
         );
-        let variants: Vec<&str> = report
-            .columns()
-            .map(|column| column.variant.as_str())
-            .collect();
+        let variants: Vec<&str> = report.figures().map(|(variant, _)| variant).collect();
         assert_eq!(variants, [AS_SET, "vm.watermark_boost_factor=0"]);
     }
 }

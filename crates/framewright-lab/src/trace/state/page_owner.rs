@@ -61,7 +61,7 @@ pub struct PageOwners {
 
 /// A block of frames that is being read.
 #[derive(Debug, Default)]
-struct OwnedBlock {
+struct OwnedRecord {
     frames: u64,
     comm: String,
     mask: u64,
@@ -89,7 +89,7 @@ struct OwnerSums {
 
 impl OwnerSums {
     /// Adds a block that was there so many times; an error where more is held than may be.
-    fn take(&mut self, block: OwnedBlock, times: u64) -> Result<(), String> {
+    fn take(&mut self, block: OwnedRecord, times: u64) -> Result<(), String> {
         let frames = block.frames.saturating_mul(times);
         let next = self.stacks.len() as u32;
         let names = block.chain.iter().chain([&block.comm]);
@@ -151,7 +151,7 @@ pub fn read_page_owner(input: Input) -> Result<PageOwners, TraceError> {
         ..OwnerSums::default()
     };
     let mut lines = TextLines::new(input);
-    let mut block: Option<OwnedBlock> = None;
+    let mut block: Option<OwnedRecord> = None;
     let mut times = 1;
     let mut any = false;
     loop {
@@ -182,7 +182,7 @@ pub fn read_page_owner(input: Input) -> Result<PageOwners, TraceError> {
 
 fn one_line(
     text: &str,
-    block: &mut Option<OwnedBlock>,
+    block: &mut Option<OwnedRecord>,
     times: &mut u64,
     sums: &mut OwnerSums,
 ) -> Result<(), String> {
@@ -225,11 +225,11 @@ fn one_line(
             .split_once("tgid ")
             .and_then(|(_, task)| Some(task.split_once('(')?.1))
             .and_then(|comm| Some(comm.rsplit_once(')')?.0));
-        *block = Some(OwnedBlock {
+        *block = Some(OwnedRecord {
             frames: 1 << order,
             comm: comm.unwrap_or_default().to_owned(),
             mask: mask.transpose()?.unwrap_or(0),
-            ..OwnedBlock::default()
+            ..OwnedRecord::default()
         });
         return Ok(());
     }

@@ -1,7 +1,9 @@
 //! What to change, of kernels that have this or that.
 
+use super::super::kernel::*;
 use super::super::tests;
 use super::*;
+use crate::replay::FailureLog;
 use crate::trace::state::{VM_SETTINGS, read_settings};
 
 const ALL: &str = "vm.min_free_kbytes 67584\nvm.watermark_scale_factor 10\nvm.watermark_boost_factor 15000\n\
@@ -41,7 +43,7 @@ fn aw4_a_setting_is_named_with_its_value_and_not_where_the_kernel_lacks_it() {
     let all = [MIN_FREE, SCALE, BOOST, PROACTIVENESS, EXTFRAG, DEFRAG];
     // A recording keeps all of them, by these names.
     assert_eq!(all.each_ref().map(|one| one.name), VM_SETTINGS);
-    let tried = |kernel: &RecordedKernel| kernel.all_untried(&all, None).join(", ");
+    let tried = |kernel: &RecordedKernel| untried(kernel, &all, None).join(", ");
     assert_eq!(
         tried(&set(ALL)),
         "vm.min_free_kbytes from 67584 to 135168, vm.watermark_scale_factor from 10 to 20, vm.watermark_boost_factor from \

@@ -1,12 +1,20 @@
 //! All that an answer is made from, and what follows from it without a word: which failures it is about, and by which
 //! order rules are judged.
 
-use super::change::{AnswerZones, RecordedKernel};
-use super::tried::{TriedPolicy, TriedSettings};
-use super::{MachineStalls, ORDERS};
+use super::kernel::{AnswerZones, RecordedKernel};
+use super::tried::{ORDERS, TriedPolicy, TriedSettings};
 use crate::replay::{FailureCause, FailureLog, ReplayPolicy};
 use crate::report::{Deviation, WhoHolds};
 use crate::trace::{RequestCounts, RequestWaits};
+
+/// What requests waited for on the recording machine.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MachineStalls {
+    /// Times that a request reclaimed before it was served or failed.
+    pub reclaimed: u64,
+    /// Times that a request compacted.
+    pub compacted: u64,
+}
 
 /// All that an answer is made from.
 #[derive(Debug, Clone)]

@@ -1,11 +1,34 @@
 //! Three sentences of an answer, each in one number: what a page shows of it first.
 
 use super::figures::AnswerFigures;
+use super::judged::RulesVerdict;
 use super::said::count;
-use super::tried::RulesVerdict;
-use super::{AnswerPart, Headline};
 use crate::replay::FailureCause;
 use crate::report::CardFigure;
+
+/// What a sentence is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnswerPart {
+    /// What the machine suffered.
+    Suffered,
+    /// When it tipped over.
+    Tipped,
+    /// Which rules would have helped.
+    Helped,
+}
+
+/// A sentence of an answer in one number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Headline {
+    /// What it is about.
+    pub part: AnswerPart,
+    /// The sentence's place in the answer.
+    pub sentence: usize,
+    /// The order that it is about, where it is about one.
+    pub order: Option<usize>,
+    /// The number.
+    pub figure: CardFigure,
+}
 
 /// The headlines of an answer in which the `verdict` stands at `helped`.
 pub(super) fn headlines(

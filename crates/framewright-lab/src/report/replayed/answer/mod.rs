@@ -18,65 +18,30 @@
 //!   that makes it work less only may have helped, because a replay keeps what the work has brought. One that no replay has a
 //!   model of is named as not tried.
 //!
-//! `figures.rs` has what goes in, `tried.rs` judges what was tried, `said.rs` has the sentences. What the answer says to
+//! `figures.rs` has what goes in, `tried.rs` what was tried, `judged.rs` what that tells, `said.rs` the sentences. What the answer says to
 //! change stands in `change.rs`, what a page shows of it first in `headline.rs`.
 
 mod change;
 mod figures;
 mod headline;
+mod judged;
+mod kernel;
 mod said;
 mod tried;
 
-pub use change::{AnswerZones, RecordedKernel, SettingTrial};
-pub use figures::AnswerFigures;
+pub use figures::{AnswerFigures, MachineStalls};
+pub use headline::{AnswerPart, Headline};
+pub use kernel::{AnswerZones, RecordedKernel, SettingTrial};
 pub use tried::{TriedCounts, TriedPolicy, TriedSetting, TriedSettings};
 
-use crate::measure::MAX_ORDER;
 use crate::replay::ReplayPolicy;
-use crate::report::CardFigure;
 use change::change;
 use headline::headlines;
-use tried::{JudgedSettings, verdict};
+use judged::{JudgedSettings, verdict};
+use said::CANNOT_SAY;
 
-/// Orders that are told apart.
-const ORDERS: usize = MAX_ORDER + 1;
-/// How a sentence begins that claims nothing (**AW2**).
-const CANNOT_SAY: &str = "This recording cannot say";
 /// The most sentences of an answer.
 const SENTENCES_MAX: usize = 5;
-
-/// What requests waited for on the recording machine.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct MachineStalls {
-    /// Times that a request reclaimed before it was served or failed.
-    pub reclaimed: u64,
-    /// Times that a request compacted.
-    pub compacted: u64,
-}
-
-/// What a sentence is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AnswerPart {
-    /// What the machine suffered.
-    Suffered,
-    /// When it tipped over.
-    Tipped,
-    /// Which rules would have helped.
-    Helped,
-}
-
-/// A sentence of an answer in one number.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Headline {
-    /// What it is about.
-    pub part: AnswerPart,
-    /// The sentence's place in the answer.
-    pub sentence: usize,
-    /// The order that it is about, where it is about one.
-    pub order: Option<usize>,
-    /// The number.
-    pub figure: CardFigure,
-}
 
 /// An answer.
 #[derive(Debug, Clone, PartialEq, Eq)]

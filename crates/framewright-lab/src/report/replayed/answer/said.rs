@@ -1,18 +1,17 @@
 //! The sentences of an answer: each is made from the figures, or from what they tell, and claims no more.
 
-use super::ORDERS;
-use super::change::AnswerZones;
-use super::figures::AnswerFigures;
-use super::tried::{
-    Counted, Helped, JudgedRules, JudgedSettings, RulesVerdict, TriedCounts, TriedPolicy, first,
-    range,
-};
-use super::{CANNOT_SAY, MachineStalls};
+use super::figures::{AnswerFigures, MachineStalls};
+use super::judged::{Helped, JudgedRules, JudgedSettings, RulesVerdict};
+use super::kernel::AnswerZones;
+use super::tried::{Counted, ORDERS, TriedCounts, TriedPolicy, first, range};
 use crate::measure::grouped;
 use crate::replay::{FailureCause, ReplayPolicy};
 use crate::report::WhoHolds;
 use crate::size::shown_frames;
 use crate::trace::{RequestWaits, WaitSum};
+
+/// How a sentence begins that claims nothing (**AW2**).
+pub(super) const CANNOT_SAY: &str = "This recording cannot say";
 
 /// Which rules would have helped.
 pub(super) fn rules(figures: &AnswerFigures, verdict: &RulesVerdict<'_>) -> String {

@@ -1,5 +1,6 @@
 //! The answer, by tables of cases: what goes in, and the sentences that come out.
 
+use super::tried::ORDERS;
 use super::*;
 use crate::replay::{FailureCause, FailureLog, FirstFailure, ModelledSetting};
 use crate::report::{Deviation, WhoHolds};
