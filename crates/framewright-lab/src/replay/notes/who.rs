@@ -331,8 +331,14 @@ pub fn caller_of<'a>(chain: impl Iterator<Item = &'a [u8]> + Clone) -> Option<&'
 
 /// Whether the function is the page allocator's, a cache's in front of it, or of what records.
 fn is_of_allocator(name: &[u8]) -> bool {
-    const WHOLE: [&[u8]; 6] = [
+    const WHOLE: [&[u8]; 11] = [
         b"alloc_page",
+        // What a frame passes on its way out, where page_owner takes its chain.
+        b"post_alloc_hook",
+        b"prep_new_page",
+        b"set_page_owner",
+        b"save_stack",
+        b"compaction_alloc",
         b"folio_alloc",
         b"rmqueue",
         b"stack_trace_save",
@@ -432,6 +438,16 @@ mod tests {
             "__alloc_skb",
         ];
         assert_eq!(of(&slab), "__alloc_skb");
+        // As page_owner keeps them, of this kernel and of older ones.
+        for hooks in [
+            &["post_alloc_hook", "get_page_from_freelist"][..],
+            &["prep_new_page", "get_page_from_freelist"],
+            &["save_stack", "__set_page_owner", "post_alloc_hook"],
+            &["post_alloc_hook", "compaction_alloc"],
+        ] {
+            let rest = ["__alloc_pages_noprof", "allocate_slab", "new_inode"];
+            assert_eq!(of(&[hooks, &rest].concat()), "new_inode");
+        }
         assert_eq!(
             of(&[
                 "__alloc_pages",

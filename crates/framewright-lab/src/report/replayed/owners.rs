@@ -16,6 +16,7 @@ type OwnerRow = (String, OwnedFrames);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnersReport {
     has_blocks: bool,
+    stray_lines: u64,
     /// By caller and by command, the largest holder first.
     tables: [(&'static str, Vec<OwnerRow>); 2],
 }
@@ -38,6 +39,7 @@ impl OwnersReport {
         let has_blocks = owners.has_blocks;
         Self {
             has_blocks,
+            stray_lines: owners.stray_lines,
             tables: [
                 ("caller", rows(owners, caller)),
                 ("command", rows(owners, command)),
@@ -103,10 +105,21 @@ impl OwnersReport {
             }
         };
         let mut tables: Vec<Tabled> = self.tables.iter().map(table).collect();
-        if let (Some(last), false) = (tables.last_mut(), self.has_blocks) {
-            last.notes.push(Note::Text(
-                "a sorted dump has no pageblocks, so which frames are in the way is not known: give the dump itself".into(),
-            ));
+        if let Some(last) = tables.last_mut() {
+            if !self.has_blocks {
+                last.notes.push(Note::Text(
+                    "a sorted dump has no pageblocks, so which frames are in the way is not known: give the dump itself".into(),
+                ));
+            }
+            if self.stray_lines > 0 {
+                last.notes.push(Note::Text(format!(
+                    "{} of the dump belong to no block of frames and were passed over: a task's name may have a line's end",
+                    match self.stray_lines {
+                        1 => "one line".to_owned(),
+                        lines => format!("{} lines", grouped(lines as f64)),
+                    }
+                )));
+            }
         }
         tables
     }
@@ -152,6 +165,7 @@ mod tests {
         OwnersReport::new(&PageOwners {
             stacks: stacks.collect(),
             has_blocks,
+            stray_lines: 3,
         })
     }
 
@@ -163,6 +177,7 @@ mod tests {
                 (
                     "cc1",
                     &[
+                        "post_alloc_hook",
                         "get_page_from_freelist",
                         "alloc_pages_noprof",
                         "__alloc_skb",
@@ -216,6 +231,11 @@ mod tests {
         let callers = tables[0].text();
         assert!(callers.contains("(3 more)"), "{callers}");
         assert!(!callers.contains("mixed"), "{callers}");
-        assert!(tables[1].text().contains("a sorted dump has no pageblocks"));
+        let notes = tables[1].text();
+        assert!(notes.contains("a sorted dump has no pageblocks"), "{notes}");
+        assert!(
+            notes.contains("3 lines of the dump belong to no block"),
+            "{notes}"
+        );
     }
 }

@@ -10,6 +10,9 @@
 //!
 //! `page_owner_sort` drops the line that begins with PFN and says before each block how often it was there. So a sorted dump has
 //! no pageblocks, and mobility follows from the mask.
+//!
+//! A task's name may have any bytes, line ends among them, and so may end a block early. What then stands outside a block is
+//! passed over and counted, but nothing is before the first.
 
 use super::words::shown;
 use crate::trace::text::TextLines;
@@ -57,6 +60,8 @@ pub struct PageOwners {
     pub stacks: BTreeMap<OwnerStack, OwnedFrames>,
     /// Whether pageblocks are known: not of a sorted dump.
     pub has_blocks: bool,
+    /// Lines outside blocks, which were passed over.
+    pub stray_lines: u64,
 }
 
 /// A block of frames that is being read.
@@ -84,6 +89,9 @@ struct OwnerSums {
     stacks: Vec<OwnedFrames>,
     blocks: BTreeMap<u64, OwnedPageblock>,
     held_bytes: u64,
+    /// Whether a block was seen.
+    any: bool,
+    stray_lines: u64,
     limit: MemoryLimit,
 }
 
@@ -137,6 +145,7 @@ impl OwnerSums {
         PageOwners {
             stacks: self.places.into_iter().map(of).collect(),
             has_blocks: !self.blocks.is_empty(),
+            stray_lines: self.stray_lines,
         }
     }
 }
@@ -153,7 +162,6 @@ pub fn read_page_owner(input: Input) -> Result<PageOwners, TraceError> {
     let mut lines = TextLines::new(input);
     let mut block: Option<OwnedRecord> = None;
     let mut times = 1;
-    let mut any = false;
     loop {
         let read = match lines.next_line()? {
             None => break,
@@ -164,14 +172,13 @@ pub fn read_page_owner(input: Input) -> Result<PageOwners, TraceError> {
                 &mut sums,
             ),
         };
-        any |= block.is_some();
         read.map_err(|fault| TraceError::at_line(lines.name(), lines.number(), fault))?;
     }
     let at_end = |fault: String| TraceError::at_line(lines.name(), lines.number(), fault);
     if let Some(block) = block {
         sums.take(block, times).map_err(at_end)?;
     }
-    match any {
+    match sums.any {
         true => Ok(sums.summed()),
         false => Err(TraceError::new(
             lines.name(),
@@ -199,9 +206,11 @@ fn one_line(
         }
         return Ok(());
     }
-    if let Some((count, rest)) = text.split_once(" times, ")
+    // Older tools do not say how many pages that is.
+    if let Some((count, rest)) = text.split_once(" times")
         && block.is_none()
-        && rest.contains(" pages")
+        && (rest.starts_with(':') || (rest.starts_with(", ") && rest.contains(" pages")))
+        && count.bytes().all(|byte| byte.is_ascii_digit())
     {
         *times = number(count)?;
         return Ok(());
@@ -225,6 +234,7 @@ fn one_line(
             .split_once("tgid ")
             .and_then(|(_, task)| Some(task.split_once('(')?.1))
             .and_then(|comm| Some(comm.rsplit_once(')')?.0));
+        sums.any = true;
         *block = Some(OwnedRecord {
             frames: 1 << order,
             comm: comm.unwrap_or_default().to_owned(),
@@ -234,6 +244,10 @@ fn one_line(
         return Ok(());
     }
     let Some(block) = block else {
+        if sums.any {
+            sums.stray_lines += 1;
+            return Ok(());
+        }
         return Err(format!(
             "'{}', expected 'Page allocated via order N, mask ...'",
             shown(text)
@@ -250,10 +264,13 @@ fn one_line(
         let is_movable = matches!(*mobility, "Movable" | "CMA");
         block.place = Some((is_movable, number(pageblock)?));
     } else if text.starts_with([' ', '\t']) && block.chain.len() < CHAIN_MAX {
-        // Older kernels print the address in front.
-        let name = text.split_whitespace().next_back().unwrap_or_default();
+        // Older kernels print the address in front, and of a module's function the module's name stands behind it.
+        let mut words = text.split_whitespace();
+        let name = words.find(|word| !word.starts_with('[')).unwrap_or("");
         let name = name.split_once('+').map_or(name, |(name, _)| name);
-        block.chain.push(name.to_owned());
+        if !name.is_empty() {
+            block.chain.push(name.to_owned());
+        }
     }
     // Of what else the kernel says, such as that a frame was moved or is charged to a group, nothing is needed.
     Ok(())
@@ -327,6 +344,48 @@ PFN 5632 type Reclaimable Block 11 type Reclaimable Flags 0x0()
         assert!(!owners.has_blocks);
         assert_eq!(owners.stacks[&stack("cc1", &["__alloc_skb"])].fixed, 12);
         assert_eq!(owners.stacks[&stack("", &["fault"])].movable, 2);
+        // Older tools do not say how many pages that is.
+        let older = sorted
+            .replace(" times, 12 pages, pid 7, tgid 7:", " times:")
+            .replace(" times, 2 pages:", " times:");
+        assert_eq!(read(&older).unwrap(), owners);
+    }
+
+    #[test]
+    fn a_function_is_named_without_its_address_and_its_module() {
+        let of = |line: &str| {
+            let text = format!(
+                "Page allocated via order 0, mask 0xcc0(GFP_KERNEL), pid 1, tgid 1 (a), ts 1 ns\n{line}\n"
+            );
+            let owners = read(&text).unwrap();
+            let ((_, chain), _) = owners.stacks.into_iter().next().unwrap();
+            chain.join(" ")
+        };
+        for (line, name) in [
+            (" post_alloc_hook+0x1f3/0x230", "post_alloc_hook"),
+            (
+                " ath10k_htt_rx_alloc+0x12/0x90 [ath10k_core]",
+                "ath10k_htt_rx_alloc",
+            ),
+            (" [<ffffffff81234567>] rx+0x1/0x2 [ath10k_core]", "rx"),
+            (" [<ffffffff81234567>]", ""),
+        ] {
+            assert_eq!(of(line), name);
+        }
+    }
+
+    #[test]
+    fn a_task_whose_name_has_line_ends_spoils_its_own_block_alone() {
+        let head =
+            "Page allocated via order 1, mask 0xcc0(GFP_KERNEL), pid 1, tgid 1 (a\n\nb), ts 1 ns\n";
+        let text = format!(
+            "{head}PFN 5632 type Unmovable Block 11 type Movable Flags 0x0()\n x+0x1/0x2\n\n{DUMP}"
+        );
+        let owners = read(&text).unwrap();
+        assert_eq!(owners.stray_lines, 3);
+        assert_eq!(owners.stacks.len(), 3 + 1);
+        let all: u64 = owners.stacks.values().map(|held| held.fixed).sum();
+        assert_eq!(all, 4 + 2 + 2);
     }
 
     #[test]
