@@ -245,7 +245,8 @@ impl MachineZones {
     }
 
     /// The same zones with other marks: min comes to that many frames in all, each zone's in proportion to what it
-    /// manages, and low and high lie as far above it as Linux has them.
+    /// manages, and low and high lie as far above it as Linux has them, or as far as they did: that much the machine's
+    /// vm.watermark_scale_factor keeps them apart.
     #[must_use]
     pub fn with_min(&self, all: u64) -> Self {
         let managed = self.zones.iter().map(|zone| zone.managed);
@@ -253,9 +254,16 @@ impl MachineZones {
         let zones = self.zones.iter().map(|zone| {
             let min = u128::from(all) * u128::from(zone.managed) / u128::from(managed);
             let min = u64::try_from(min).unwrap_or(FRAMES_MAX).min(FRAMES_MAX);
-            let apart = (min / 4).max(zone.managed * SCALE_FACTOR / 10_000);
+            let [old_min, old_low, old_high] = zone.marks;
+            // More than a quarter of min is vm.watermark_scale_factor's doing, which stays; what hides below is the usual one's.
+            let kept = |distance: u64, times: u64| match distance > times * (old_min / 4) {
+                true => distance,
+                false => times * (zone.managed * SCALE_FACTOR / 10_000),
+            };
+            let apart = (min / 4).max(kept(old_low.saturating_sub(old_min), 1));
+            let high = (2 * apart).max(kept(old_high.saturating_sub(old_min), 2));
             MachineZone {
-                marks: [min, min + apart, min + 2 * apart],
+                marks: [min, min + apart, min + high],
                 ..zone.clone()
             }
         });
@@ -537,6 +545,14 @@ mod tests {
         );
         // A thousandth of the zone is more than a quarter of little.
         assert_eq!(computed.with_min(1000).zones[0].marks, [1000, 2048, 3096]);
+        // Marks that lie further apart than a quarter of min stay as far apart.
+        let mut wide = computed.clone();
+        wide.zones[0].marks = [1000, 22_000, 43_000];
+        assert_eq!(wide.with_min(2000).zones[0].marks, [2000, 23_000, 44_000]);
+        assert_eq!(
+            wide.with_min(100_000).zones[0].marks,
+            [100_000, 125_000, 150_000]
+        );
         assert_eq!(computed.zones[0].boost_max(), 8448 * 3 / 2);
         assert_eq!(computed.with_boost_factor(0).zones[0].boost_max(), 0);
         assert_eq!(

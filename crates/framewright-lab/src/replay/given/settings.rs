@@ -1,9 +1,10 @@
 //! Settings of the page allocator that a replay has a model of, and the machine as it would be replayed under them.
 //!
-//! A replay does what the recording did and no more. So a setting that makes the kernel *work more* for free blocks costs in
-//! a replay what it costs on a machine, and brings less: what requests and the background would have reclaimed and compacted
-//! besides is in no recording. A setting that makes it work less costs less than on a machine: what the kernel reclaimed under
-//! the old value is in the recording and stays there.
+//! A replay does what the recording did and no more. So a setting that makes the kernel *work more* for free blocks costs less in
+//! a replay than on a machine, and brings less: what requests and the background would have reclaimed and compacted besides is in
+//! no recording, neither as work nor as free memory. Of the price a replay counts requests that wait and blocks that are mixed. A
+//! setting that makes the kernel work less brings more than on a machine: what it reclaimed under the old value is in the
+//! recording and stays there.
 
 use super::TraceMemory;
 use crate::before::buddy::LinuxPolicy;
@@ -24,6 +25,9 @@ pub enum ModelledSetting {
 }
 
 impl ModelledSetting {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::DefragMode, Self::BoostFactor, Self::MinFree];
+
     /// The name as sysctl has it.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -80,6 +84,13 @@ mod tests {
             };
             (zone.marks[0], zone.boost_factor)
         };
+        // A machine whose watermark_scale_factor keeps its marks further apart keeps that.
+        let mut wide = memory.clone();
+        for zone in &mut wide.zones.as_mut().unwrap().zones {
+            zone.marks = [1000, 6000, 11_000];
+        }
+        let wide = ModelledSetting::MinFree.on(wide, 4 * 2000).zones.unwrap();
+        assert_eq!(wide.zones[0].marks, [2000, 7000, 12_000]);
         let (min, factor) = zone(ModelledSetting::DefragMode, 1);
         assert_eq!(zone(ModelledSetting::BoostFactor, 0), (min, 0));
         assert_eq!(zone(ModelledSetting::MinFree, 4 * 1234), (1234, factor));
