@@ -172,7 +172,7 @@ fn escaped(text: &str) -> String {
             '>' => safe.push_str("&gt;"),
             '"' => safe.push_str("&quot;"),
             // No other has a place in XML.
-            c if c.is_control() => safe.push('\u{fffd}'),
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => safe.push('\u{fffd}'),
             c => safe.push(c),
         }
     }
@@ -222,10 +222,12 @@ mod tests {
 
     #[test]
     fn names_are_text_and_no_part_of_the_picture() {
-        let svg = drawn("<script>alert(1)</script>&\"\u{1b}\u{0};a 7\n");
+        let svg = drawn("<script>alert(1)</script>&\"\u{1b}\u{0}\u{fffe}\u{ffff};a 7\n");
         assert!(!svg.contains("<script"), "{svg}");
         assert!(
-            svg.contains("&lt;script&gt;alert(1)&lt;/script&gt;&amp;&quot;\u{fffd}\u{fffd}"),
+            svg.contains(
+                "&lt;script&gt;alert(1)&lt;/script&gt;&amp;&quot;\u{fffd}\u{fffd}\u{fffd}\u{fffd}"
+            ),
             "{svg}"
         );
         assert!(svg.chars().all(|c| c == '\n' || !c.is_control()));
