@@ -2,11 +2,12 @@
 //! are and where their figures stand.
 
 use super::ReportCase;
+use super::replayed::AS_SET;
 use super::statement::{AssertionError, AssertionHeld, Statement};
 use crate::measure::Metric;
 use crate::measure::metric::metric_named;
 use crate::measure::replay::TABLE;
-use crate::replay::ReplayPolicy;
+use crate::replay::{ModelledSetting, ReplayPolicy};
 use std::fmt;
 use std::str::FromStr;
 
@@ -26,7 +27,8 @@ impl fmt::Display for PolicyMetric {
 /// What must hold of the figures of a replay, in every case:
 /// `concentrated.contaminated_blocks<=linux-4.4.contaminated_blocks`, `framewright.failures_order3==0`.
 ///
-/// The variant is a policy's name or alias, or `linux` for what the recording kernel did.
+/// The variant is a policy's name or alias, `linux` for what the recording kernel did, or of settings that were tried `as-set`
+/// or one with its value, as `vm.defrag_mode=1`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Assertion(Statement<PolicyMetric>);
 
@@ -43,7 +45,7 @@ impl FromStr for Assertion {
             };
             let variant = match variant.parse::<ReplayPolicy>() {
                 Ok(policy) => policy.name().to_owned(),
-                Err(_) if variant == "linux" => variant.to_owned(),
+                Err(_) if variant == "linux" || is_setting(variant) => variant.to_owned(),
                 Err(error) => return Err(AssertionError::new(error.to_string())),
             };
             Ok(PolicyMetric { variant, metric })
@@ -59,17 +61,27 @@ impl Assertion {
     /// If the case has no such figure: the policy was not replayed, or the metric has no value.
     pub fn check(&self, case: &ReportCase) -> Result<AssertionHeld, AssertionError> {
         self.0.check(&case.name, |figure| {
-            let column = case.column(&figure.variant)?;
-            column.values.get(&figure.metric).copied()
+            let values = case.values(&figure.variant)?;
+            values.get(&figure.metric).copied()
         })
     }
+}
+
+/// Whether a row of settings may have that name.
+fn is_setting(variant: &str) -> bool {
+    let is_modelled = |(name, value): (&str, &str)| {
+        let mut all = ModelledSetting::ALL.into_iter();
+        all.any(|setting| setting.name() == name) && value.parse::<u64>().is_ok()
+    };
+    variant == AS_SET || variant.split_once('=').is_some_and(is_modelled)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::measure::replay as m;
-    use crate::report::{FigureSource, ReportColumn};
+    use crate::replay::ReplayOutcome;
+    use crate::report::{FigureSource, ReportColumn, SettingsReport};
 
     fn case() -> ReportCase {
         let values = [(m::FAILURES.of(3), 2.0), (m::UNUSABLE_INDEX.of(3), 0.25)];
@@ -114,6 +126,29 @@ mod tests {
             result.figures,
             format!("t/imposed/b0: {text} holds: 0.25 and 2")
         );
+    }
+
+    #[test]
+    fn a_setting_that_was_tried_is_a_variant() {
+        let mut outcome = ReplayOutcome::new("linux-6.12", 1);
+        outcome.failures[3] = 40;
+        let mut settings = SettingsReport::new(&outcome, false, None);
+        outcome.failures[3] = 2;
+        settings.add("vm.defrag_mode=1".into(), &outcome);
+        let case = ReportCase {
+            settings: Some(settings),
+            ..case()
+        };
+        let text = "vm.defrag_mode=1.failures_order3<as-set.failures_order3";
+        let held = text.parse::<Assertion>().unwrap().check(&case).unwrap();
+        assert_eq!(
+            held.figures,
+            format!("t/imposed/b0: {text} holds: 2 and 40")
+        );
+        for other in ["vm.defrag_mode", "vm.defrag_mode=x", "vm.swappiness=1"] {
+            let text = format!("{other}.failures_order3==0");
+            assert!(text.parse::<Assertion>().is_err(), "{text}");
+        }
     }
 
     #[test]

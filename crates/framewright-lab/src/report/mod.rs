@@ -37,12 +37,12 @@ pub(crate) use replayed::within_error;
 pub use replayed::{
     Answer, AnswerFigures, AnswerPart, AnswerZones, COLLAPSED_MAX, Calibration, ComparedRecording,
     ComparedVariant, Headline, Hollow, MachineStalls, OwnersReport, POINTS_A_WINDOW,
-    RecordedKernel, RecordingComparison, ReportCase, ReportColumn, SettingTrial, SettingsReport,
-    StackWeight, TriedCounts, TriedPolicy, TriedSetting, TriedSettings, WhoHolds, WhoReport,
-    WhoRow, WhoTable, WindowedFigure, accent, answer, calibrate, calibrate_requests, case_grid,
-    hollow_blocks, hollow_events, hollow_samples, hollow_text, hollow_trace, linux_column,
-    machine_figures, pareto_front, placement_column, replay_figures, request_calibration_lines,
-    standing, verdict,
+    RecordedKernel, RecordingComparison, ReportCase, ReportColumn, SettingTrial, SettingsAsked,
+    SettingsReport, StackWeight, TriedCounts, TriedPolicy, TriedSetting, TriedSettings, WhoHolds,
+    WhoReport, WhoRow, WhoTable, WindowedFigure, accent, answer, calibrate, calibrate_requests,
+    case_grid, hollow_blocks, hollow_events, hollow_samples, hollow_text, hollow_trace,
+    linux_column, machine_figures, pareto_front, placement_column, replay_figures,
+    request_calibration_lines, standing, verdict,
 };
 pub use source::{FigureSource, LINUX, RECORDED_KERNEL, shown_variant};
 pub use statement::{AssertionError, AssertionHeld};

@@ -318,6 +318,16 @@ fn settings_that_the_recorded_kernel_has_are_tried_and_told_with_their_price() {
     let more = ["vm.watermark_boost_factor=30000", "vm.min_free_kbytes=800"];
     assert_eq!(rows(&all)[3..], more);
     assert!(!squeezed(&["--settings", "none"]).contains(title));
+    // Each has a name in assertions.
+    let holds = "vm.defrag_mode=1.failures_order3<=as-set.failures_order3";
+    squeezed(&["--assert", holds]);
+    // In less memory the rounds are a model's in every replay, so there is nothing to tell apart.
+    assert!(!answer.contains("with a model of kswapd"), "{answer}");
+    // What is not tried is offered only where a replay tries it.
+    assert!(
+        answer.contains("with --settings all a replay tries"),
+        "{answer}"
+    );
     // As rows, and in a page.
     let json = squeezed(&["--json", "-"]);
     for variant in ["as-set", "vm.defrag_mode=1", "vm.watermark_boost_factor=0"] {

@@ -342,7 +342,8 @@ fn a_dump_of_page_owner_stands_beside_a_recording_that_names_nothing() {
         format!(
             "Page allocated via order 3, mask 0xcc0(GFP_KERNEL), pid 1, tgid 1 (a\u{1b}[2J), ts 1 ns\n\
              PFN 0x{pfn:x} type {mobility} Block {} type Movable Flags 0x0()\n \
-             alloc_pages_noprof+0x1/0x2\n {function}+0x1/0x2\n\n",
+             post_alloc_hook+0x1f3/0x230\n get_page_from_freelist+0x12b1/0x1430\n \
+             alloc_pages_noprof+0x1/0x2\n {function}+0x1/0x2 [a_module]\n\n",
             pfn >> 9
         )
     };
@@ -376,6 +377,16 @@ fn a_dump_of_page_owner_stands_beside_a_recording_that_names_nothing() {
         rows[0].contains(r#""value":8"#) && rows[0].contains(r#""who":"__alloc_skb""#),
         "{rows:?}"
     );
+    assert!(json.contains(r#""page_owner":"given""#), "{json}");
+    let page = folder.path().join("page.html");
+    let (code, _, _) = asked(&[as_str(&path)], &["--html", as_str(&page)]);
+    assert_eq!(code, Some(0));
+    let page = std::fs::read_to_string(&page).unwrap();
+    assert!(page.contains("frames held, by caller, as page_owner has them"));
+    // Standard input is read once.
+    let (code, _, error) = run(&["replay", "-", "--page-owner", "-"]);
+    assert_eq!(code, Some(2));
+    assert!(error.contains("two inputs are both -"), "{error}");
     // It is an input, of one machine, and is looked at before the work.
     let (code, _, error) = asked(&[as_str(&path)], &["--json", as_str(&dump)]);
     assert_eq!(code, Some(2));

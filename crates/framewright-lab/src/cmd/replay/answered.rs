@@ -9,8 +9,8 @@ use crate::replay::{
     ReplayJob, ReplayOptions, ReplayOutcome, ReplayPolicy, TRIED_OPS_MAX, TraceMemory, replay_all,
 };
 use crate::report::{
-    Answer, AnswerFigures, AnswerZones, Calibration, OwnersReport, TriedPolicy, WhoHolds,
-    WhoReport, answer,
+    Answer, AnswerFigures, AnswerZones, Calibration, OwnersReport, SettingsAsked, TriedPolicy,
+    WhoHolds, WhoReport, answer,
 };
 use crate::trace::{OpKind, RequestCounts, RequestWaits};
 
@@ -32,6 +32,8 @@ pub(super) struct AnsweredCase<'a> {
     pub(super) owners: Option<&'a OwnersReport>,
     /// What other settings of the recorded kernel came to, where some were tried.
     pub(super) settings: Option<&'a SettingReplays>,
+    /// Which were asked for.
+    pub(super) settings_asked: SettingsAsked,
     /// The askers, where they were counted.
     pub(super) who: Option<&'a WhoReport>,
 }
@@ -104,6 +106,7 @@ impl AnsweredCase<'_> {
                 .map(|stalls| stalls.stats.allocstall.iter().sum()),
             tried,
             settings: self.settings.map(SettingReplays::tried),
+            settings_asked: self.settings_asked,
             errors: self.calibration.map(of_errors),
             proposed: self.proposed,
             holds: self.holds(),

@@ -3,7 +3,7 @@
 use super::answered::{AnsweredCase, base_of};
 use super::course::MachineCourse;
 use super::nearby::is_as_recorded;
-use super::settings::{SettingReplays, SettingsCase};
+use super::settings::{SettingsCase, may_try, trials_of};
 use super::{SettingsArg, WatermarksArg};
 use crate::cmd::CommandError;
 use crate::cmd::conduct::with_progress;
@@ -17,8 +17,8 @@ use crate::replay::{
 };
 use crate::report::{
     Calibration, Deviation, Hollow, LINUX, OwnersReport, RECORDED_KERNEL, ReportCase, ReportColumn,
-    WhoReport, calibrate, calibrate_requests, hollow_samples, linux_column, placement_column,
-    request_calibration_lines,
+    SettingsAsked, WhoReport, calibrate, calibrate_requests, hollow_samples, linux_column,
+    placement_column, request_calibration_lines,
 };
 use crate::size::shown_frames;
 use crate::trace::MemoryLimit;
@@ -56,8 +56,8 @@ pub(in crate::cmd) struct ReplayMeans<'a> {
     pub(in crate::cmd) threads: usize,
     /// Memory of each.
     pub(in crate::cmd) limit: MemoryLimit,
-    /// With it, no replay begins once another thread has set it; nothing is shown meanwhile, and there are no replays
-    /// but those of the policies and of the calibration.
+    /// With it, no replay begins once another thread has set it; nothing is shown meanwhile, and no squeeze is looked for at
+    /// which something fails.
     pub(in crate::cmd) stop: Option<&'a AtomicBool>,
 }
 
@@ -199,7 +199,9 @@ pub(in crate::cmd) fn replay_case(
     }
     // The calibration is a replay of the recording kernel's rules as recorded, too.
     let is_there = policies.contains(&base) || (calibrates && as_recorded);
-    let tries = wants.settings != SettingsArg::None && !reclaims && memory.zones.is_some();
+    let tries = memory.zones.is_some()
+        && may_try(&memory, options)
+        && !trials_of(loaded, base, wants.settings).is_empty();
     let wants_base = (answers || tries) && !is_there;
     if wants_base {
         jobs.push(ReplayJob {
@@ -323,6 +325,12 @@ pub(in crate::cmd) fn replay_case(
                 proposed,
                 owners: wants.owners,
                 settings: settings.as_ref(),
+                settings_asked: match wants.settings {
+                    _ if !may_try(&memory, options) => SettingsAsked::Never,
+                    SettingsArg::None => SettingsAsked::None,
+                    SettingsArg::Few => SettingsAsked::Few,
+                    SettingsArg::All => SettingsAsked::All,
+                },
                 who: who.as_ref(),
             };
             Some(case.answer()?)
@@ -356,7 +364,10 @@ pub(in crate::cmd) fn replay_case(
         notes,
         who,
         owners: wants.owners.cloned(),
-        settings: settings.as_ref().and_then(SettingReplays::report),
+        settings: settings.and_then(|one| {
+            let judged = answer.as_ref().and_then(|answer| answer.settings_order);
+            one.report(judged)
+        }),
         answer,
     };
     let film = placed.and_then(|placed| placed.film);

@@ -82,7 +82,8 @@ pub struct ReplayArgs {
     pub compaction: CompactionArg,
 
     /// Settings that the recorded kernel has and that are tried on its recording, where requests are admitted by watermarks and
-    /// some fail: under its rules, at nearby squeezes and in other orders as the policies are
+    /// some fail: under its rules, at nearby squeezes and in other orders as the policies are. `few` takes up to 15 more
+    /// replays, `all` up to 25
     #[arg(long, value_enum, default_value_t = SettingsArg::Few)]
     pub settings: SettingsArg,
 
@@ -213,6 +214,9 @@ impl ReplayArgs {
             ("compaction", self.compaction.name().to_owned()),
             ("settings", self.settings.name().to_owned()),
         ]);
+        if self.page_owner.is_some() {
+            options.insert("page_owner", "given".into());
+        }
         options.extend(self.probe.map(|order| ("probe", order.to_string())));
         if self.reclaim {
             options.insert("reclaim", "yes".into());
@@ -441,6 +445,16 @@ fn stacks(
 
 /// Claims what the command reads and writes: no output is an input or another output (OF1), and each has a place.
 fn claim(args: &ReplayArgs) -> Result<(), CommandError> {
+    let inputs = args
+        .traces
+        .iter()
+        .chain(&args.state)
+        .chain(&args.page_owner);
+    if inputs.filter(|path| path.as_os_str() == "-").count() > 1 {
+        return Err(CommandError::Input(
+            "two inputs are both -, but standard input can be read once, expected a file's name for one of them".into(),
+        ));
+    }
     let mut claims = FileClaims::new();
     for path in args
         .traces

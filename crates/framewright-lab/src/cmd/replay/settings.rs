@@ -4,12 +4,14 @@ use super::SettingsArg;
 use super::nearby::{NearbyReplay, counts_of, failed_of, is_as_recorded};
 use crate::cmd::conduct::{CommandError, with_progress};
 use crate::cmd::input::LoadedTrace;
-use crate::measure::MAX_ORDER;
 use crate::replay::{
     FailureCause, ModelledSetting, ReplayJob, ReplayOptions, ReplayOutcome, ReplayPolicy,
     TRIED_OPS_MAX, TraceMemory, replay_all, replay_all_until,
 };
-use crate::report::{SettingTrial, SettingsReport, TriedCounts, TriedSetting, TriedSettings};
+use crate::report::{
+    SettingTrial, SettingsReport, TriedCounts, TriedSetting, TriedSettings, calibrate_requests,
+};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// A case, as far as settings are tried on it.
@@ -30,8 +32,28 @@ pub(super) struct SettingsCase<'a> {
 /// What replays under other settings came to.
 pub(super) struct SettingReplays {
     is_as_recorded: bool,
+    is_remodelled: bool,
+    is_calibrated: bool,
     as_set: Vec<ReplayOutcome>,
     each: Vec<(SettingTrial, Vec<ReplayOutcome>)>,
+}
+
+/// Whether settings are ever tried on it.
+pub(super) fn may_try(memory: &TraceMemory<'_>, options: ReplayOptions) -> bool {
+    options.reclaim.is_none() && !options.time && memory.trace.ops.len() <= TRIED_OPS_MAX
+}
+
+/// What to try on a recording.
+pub(super) fn trials_of(
+    loaded: &LoadedTrace,
+    rules: ReplayPolicy,
+    which: SettingsArg,
+) -> Vec<SettingTrial> {
+    match which {
+        SettingsArg::None => Vec::new(),
+        SettingsArg::Few => loaded.recorded_kernel().trials(rules, false),
+        SettingsArg::All => loaded.recorded_kernel().trials(rules, true),
+    }
 }
 
 impl SettingsCase<'_> {
@@ -48,9 +70,7 @@ impl SettingsCase<'_> {
         let is_invented = self.loaded.is_text && self.loaded.listed.is_none();
         self.memory.zones.is_some()
             && !is_invented
-            && self.options.reclaim.is_none()
-            && !self.options.time
-            && self.memory.trace.ops.len() <= TRIED_OPS_MAX
+            && may_try(self.memory, self.options)
             && failed.total() > 0
             && failed.of_cause(FailureCause::Exhausted) * 2 <= failed.total()
             && !is_the_model_s
@@ -60,11 +80,7 @@ impl SettingsCase<'_> {
     pub(super) fn replayed(&self) -> Result<Option<SettingReplays>, CommandError> {
         let kernel = self.loaded.recorded_kernel();
         let (rules, _) = self.base;
-        let trials = match self.which {
-            SettingsArg::None => Vec::new(),
-            SettingsArg::Few => kernel.trials(rules, false),
-            SettingsArg::All => kernel.trials(rules, true),
-        };
+        let trials = trials_of(self.loaded, rules, self.which);
         if trials.is_empty() || !self.is_worth_it() {
             return Ok(None);
         }
@@ -81,6 +97,9 @@ impl SettingsCase<'_> {
             Some(factor) => ModelledSetting::BoostFactor.on(as_set, factor),
             None => as_set,
         };
+        // The calibration is a replay of the memory as it is given.
+        let is_remodelled = self.memory.background.is_some();
+        let is_calibrated = !is_remodelled && as_set.zones == self.memory.zones;
         let under = |trial: &SettingTrial| trial.setting.on(as_set.clone(), trial.to);
         let memories: Vec<TraceMemory<'_>> = trials.iter().map(under).collect();
         let unset = self.loaded.unset_rules();
@@ -118,6 +137,8 @@ impl SettingsCase<'_> {
         let as_set = next();
         Ok(Some(SettingReplays {
             is_as_recorded: is_as_recorded(self.options),
+            is_remodelled,
+            is_calibrated,
             as_set,
             each: trials.into_iter().map(|trial| (trial, next())).collect(),
         }))
@@ -131,6 +152,8 @@ impl SettingReplays {
             counts_of(outcomes, self.is_as_recorded)
         };
         TriedSettings {
+            is_remodelled: self.is_remodelled,
+            is_calibrated: self.is_calibrated,
             base: counts(&self.as_set),
             tried: (self.each.iter())
                 .map(|(trial, outcomes)| TriedSetting {
@@ -141,16 +164,20 @@ impl SettingReplays {
         }
     }
 
-    /// As rows: of each what was asked for.
-    pub(super) fn report(&self) -> Option<SettingsReport> {
-        let failed = |outcome: &ReplayOutcome| -> [u64; MAX_ORDER + 1] {
-            counts_of(std::slice::from_ref(outcome), self.is_as_recorded).failures[0]
-        };
+    /// As rows: of each what was asked for. A row always has the order that the answer judges settings by.
+    pub(super) fn report(&self, judged: Option<usize>) -> Option<SettingsReport> {
         let as_set = self.as_set.first()?;
-        let mut report = SettingsReport::new(as_set, failed(as_set));
+        let mut report = SettingsReport::new(as_set, self.is_as_recorded, judged);
+        // As the policies have them.
+        let by_request = |outcome: &ReplayOutcome| match self.is_as_recorded {
+            true => calibrate_requests(outcome),
+            false => BTreeMap::new(),
+        };
+        report.extend_last(by_request(as_set));
         for (trial, outcomes) in &self.each {
             let outcome = outcomes.first()?;
-            report.add(trial.name(), outcome, failed(outcome));
+            report.add(trial.name(), outcome);
+            report.extend_last(by_request(outcome));
         }
         Some(report)
     }

@@ -87,12 +87,7 @@ pub(in crate::cmd) fn case_items(replayed: &Replayed, shows: impl Fn(&str) -> bo
     let films = films.filter_map(|outcome| Some((outcome.policy, outcome.film.as_ref()?)));
     let films: Vec<(&str, &Film)> = films.collect();
     let mut items = vec![Item::Table(case_table(case))];
-    items.extend(
-        case.settings
-            .iter()
-            .map(|one| Item::Table(one.tabled(&case.name))),
-    );
-    items.extend(who_tables(case).into_iter().map(Item::Table));
+    items.extend(further_tables(case).map(Item::Table));
     if films.is_empty() {
         return items;
     }

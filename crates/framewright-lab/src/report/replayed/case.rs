@@ -97,6 +97,17 @@ impl ReportCase {
         self.columns.iter().map(Cow::Borrowed).chain(settings)
     }
 
+    /// The figures of that variant: of a column, or of the settings that were tried.
+    #[must_use]
+    pub fn values(&self, variant: &str) -> Option<&BTreeMap<Metric, f64>> {
+        let columns = self.columns.iter();
+        let columns = columns.map(|column| (column.variant.as_str(), &column.values));
+        let settings = self.settings.iter().flat_map(SettingsReport::figures);
+        let mut all = columns.chain(settings);
+        all.find(|(name, _)| *name == variant)
+            .map(|(_, values)| values)
+    }
+
     /// The column of that variant.
     #[must_use]
     pub fn column(&self, variant: &str) -> Option<&ReportColumn> {

@@ -17,7 +17,7 @@ mod who;
 
 pub use answer::{
     Answer, AnswerFigures, AnswerPart, AnswerZones, Headline, MachineStalls, RecordedKernel,
-    SettingTrial, TriedCounts, TriedPolicy, TriedSetting, TriedSettings, answer,
+    SettingTrial, SettingsAsked, TriedCounts, TriedPolicy, TriedSetting, TriedSettings, answer,
 };
 pub use calibrate::{
     calibrate, calibrate_requests, linux_column, placement_column, request_calibration_lines,
@@ -30,6 +30,7 @@ pub use compared::{
 pub use front::pareto_front;
 pub use hollow::{Hollow, hollow_blocks, hollow_events, hollow_samples, hollow_text, hollow_trace};
 pub use owners::OwnersReport;
+pub(in crate::report) use settings::AS_SET;
 pub use settings::SettingsReport;
 pub(crate) use table::within_error;
 pub use table::{accent, case_grid};

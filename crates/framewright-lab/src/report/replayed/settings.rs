@@ -7,7 +7,7 @@ use crate::report::{Grid, GridRow, Heading, Note, Tabled};
 use std::collections::BTreeMap;
 
 /// The variant of the kernel as it was set.
-const AS_SET: &str = "as-set";
+pub(in crate::report) const AS_SET: &str = "as-set";
 
 /// Orders that have a column at most.
 const ORDERS_MAX: usize = 3;
@@ -18,7 +18,10 @@ struct SettingRow {
     /// [`AS_SET`], or the setting with its value.
     variant: String,
     values: BTreeMap<Metric, f64>,
+    /// What the machine served and fails here, as the metric has it.
     failed: [u64; MAX_ORDER + 1],
+    /// What the machine refused and fails here, too.
+    refused: u64,
     stalled: u64,
     fallbacks: u64,
 }
@@ -27,30 +30,47 @@ struct SettingRow {
 #[derive(Debug, Clone, PartialEq)]
 pub struct SettingsReport {
     rules: &'static str,
+    /// Whether memory is as recorded: then the answer counts what the machine refused, too.
+    is_as_recorded: bool,
+    /// The order that the answer is about.
+    judged: Option<usize>,
     rows: Vec<SettingRow>,
 }
 
 impl SettingsReport {
     /// Of the kernel as it was set, which has the rules of its outcome.
     #[must_use]
-    pub fn new(as_set: &ReplayOutcome, failed: [u64; MAX_ORDER + 1]) -> Self {
+    pub fn new(as_set: &ReplayOutcome, is_as_recorded: bool, judged: Option<usize>) -> Self {
         let mut report = Self {
             rules: as_set.policy,
+            is_as_recorded,
+            judged,
             rows: Vec::new(),
         };
-        report.add(AS_SET.to_owned(), as_set, failed);
+        report.add(AS_SET.to_owned(), as_set);
         report
     }
 
-    /// Adds a row: a setting with its value, and what a replay under it came to; `failed` as the answer counts it.
-    pub fn add(&mut self, variant: String, outcome: &ReplayOutcome, failed: [u64; MAX_ORDER + 1]) {
+    /// Adds a row: a setting with its value, and what a replay under it came to.
+    pub fn add(&mut self, variant: String, outcome: &ReplayOutcome) {
         self.rows.push(SettingRow {
             variant,
             values: outcome.values(),
-            failed,
+            failed: outcome.failures,
+            refused: match self.is_as_recorded {
+                true => outcome.met.total(),
+                false => 0,
+            },
             stalled: outcome.stalled.iter().sum(),
             fallbacks: outcome.mixing_fallbacks(),
         });
+    }
+
+    /// Adds figures to the last row, which its replay alone does not say.
+    pub fn extend_last(&mut self, values: BTreeMap<Metric, f64>) {
+        if let Some(row) = self.rows.last_mut() {
+            row.values.extend(values);
+        }
     }
 
     /// The figures by variant, the kernel as it was set first.
@@ -65,11 +85,15 @@ impl SettingsReport {
     pub fn tabled(&self, case: &str) -> Tabled {
         let sum = |order: usize| -> u64 { self.rows.iter().map(|row| row.failed[order]).sum() };
         let mut orders: Vec<usize> = (0..=MAX_ORDER).filter(|&order| sum(order) > 0).collect();
-        orders.sort_by_key(|&order| std::cmp::Reverse(sum(order)));
-        orders.truncate(ORDERS_MAX);
+        // The one that the answer is about is never left out.
+        orders.sort_by_key(|&order| (self.judged != Some(order), std::cmp::Reverse(sum(order))));
+        let mut left_out = orders.split_off(orders.len().min(ORDERS_MAX));
         orders.sort_unstable();
+        left_out.sort_unstable();
+        let has_refused = self.rows.iter().any(|row| row.refused > 0);
         let titles = orders.iter().map(|order| format!("order {order}\nfails"));
         let titles = titles
+            .chain(has_refused.then(|| "refused there,\nfails here".to_owned()))
             .chain(["requests\nwait", "fall-\nbacks", "contaminated_\nblocks"].map(str::to_owned));
         let heading = |title| Heading {
             title,
@@ -79,7 +103,8 @@ impl SettingsReport {
         };
         let row = |row: &SettingRow| {
             let failed = orders.iter().map(|&order| row.failed[order]);
-            let counts = failed.chain([row.stalled, row.fallbacks]);
+            let refused = has_refused.then_some(row.refused);
+            let counts = failed.chain(refused).chain([row.stalled, row.fallbacks]);
             let mixed = row.values.get(&m::CONTAMINATED_BLOCKS);
             let mixed = mixed.map_or_else(
                 || "-".to_owned(),
@@ -94,18 +119,36 @@ impl SettingsReport {
                     .collect(),
             }
         };
+        let mut notes = vec![
+            "what a kernel reclaims and compacts for a setting is in no replay, and what it reclaimed as it was set is in each; \
+             all have the same model of a background"
+                .to_owned(),
+        ];
+        if has_refused {
+            notes.push(
+                "what the machine itself refused and fails here, too, of whatever order, has a column of its own; the answer counts \
+                 both"
+                    .into(),
+            );
+        }
+        if !left_out.is_empty() {
+            let left_out: Vec<String> = left_out.iter().map(usize::to_string).collect();
+            notes.push(format!(
+                "not shown: failures of order {}",
+                left_out.join(", ")
+            ));
+        }
         Tabled {
-            caption: format!("{case}: settings of the recorded kernel, under the rules of {}", self.rules),
+            caption: format!(
+                "{case}: settings of the recorded kernel, under the rules of {}",
+                self.rules
+            ),
             grid: Grid {
                 labels: 1,
                 headings: titles.map(heading).collect(),
                 rows: self.rows.iter().map(row).collect(),
             },
-            notes: vec![Note::Text(
-                "what a kernel reclaims and compacts for a setting is in no replay, and what it reclaimed as it was set is in \
-                 each; all have the same model of a background"
-                    .into(),
-            )],
+            notes: notes.into_iter().map(Note::Text).collect(),
         }
     }
 }
@@ -117,14 +160,16 @@ mod tests {
     #[test]
     fn a_row_each_stands_below_the_kernel_as_it_was_set() {
         let mut outcome = ReplayOutcome::new("linux-6.12", 1);
-        let mut failed = [0; MAX_ORDER + 1];
-        (failed[2], failed[3], failed[4], failed[9]) = (1, 40, 7, 9);
+        for (order, failed) in [(2, 1), (3, 40), (4, 7), (9, 9)] {
+            outcome.failures[order] = failed;
+        }
+        outcome.met.counts.all[3] = 5;
         outcome.stalled[3] = 1_234;
         outcome.fallbacks = [[5, 1, 2], [0, 9, 0], [3, 0, 0]];
-        let mut report = SettingsReport::new(&outcome, failed);
+        let mut report = SettingsReport::new(&outcome, true, Some(2));
         outcome.stalled = [0; MAX_ORDER + 1];
-        failed[3] = 0;
-        report.add("vm.watermark_boost_factor=0".into(), &outcome, failed);
+        outcome.failures[3] = 0;
+        report.add("vm.watermark_boost_factor=0".into(), &outcome);
         let text = report.tabled("t/imposed/b0").text();
         assert!(
             text.starts_with(
@@ -143,11 +188,24 @@ mod tests {
                 .map(str::to_owned)
                 .collect()
         };
-        assert_eq!(cells("as-set")[1..6], ["40", "7", "9", "1 234", "6"]);
+        // The answer is about order 2, so one that fails more often has no place.
+        assert_eq!(cells("as-set")[1..7], ["1", "40", "9", "5", "1 234", "6"]);
         assert_eq!(
-            cells("vm.watermark_boost_factor=0")[1..6],
-            ["0", "7", "9", "0", "6"]
+            cells("vm.watermark_boost_factor=0")[1..7],
+            ["1", "0", "9", "5", "0", "6"]
         );
+        assert!(text.contains("not shown: failures of order 4"), "{text}");
+        assert!(text.contains("has a column of its own"), "{text}");
+        // In less memory the answer does not count what the machine refused.
+        let squeezed = SettingsReport::new(&outcome, false, None);
+        assert!(!squeezed.tabled("t").text().contains("refused"));
+        // As the rows of figures have it.
+        for (row, (_, values)) in report.rows.iter().zip(report.figures()) {
+            for order in 0..=MAX_ORDER {
+                let failed = values.get(&m::FAILURES.of(order)).copied();
+                assert_eq!(failed.unwrap_or(0.0), row.failed[order] as f64);
+            }
+        }
         let variants: Vec<&str> = report.figures().map(|(variant, _)| variant).collect();
         assert_eq!(variants, [AS_SET, "vm.watermark_boost_factor=0"]);
     }

@@ -218,6 +218,7 @@ mod tests {
             sentences: Vec::new(),
             headlines: Vec::new(),
             base: "linux-6.12".parse().unwrap(),
+            settings_order: None,
         });
         let named: Vec<String> = titles(&case).into_iter().map(|(name, _)| name).collect();
         assert_eq!(

@@ -8,8 +8,10 @@ use super::figures::AnswerFigures;
 use super::judged::JudgedSettings;
 use super::kernel::{
     AnswerZones, BOOST, DEFRAG, KernelSetting, MIN_FREE, PROACTIVENESS, RecordedKernel, SCALE,
+    SettingTrial,
 };
 use super::said;
+use super::tried::SettingsAsked;
 use crate::before::buddy::LinuxPolicy;
 use crate::replay::{FailureCause, ReplayPolicy};
 
@@ -40,44 +42,50 @@ pub(super) fn change(
     };
     let mut parts = Vec::new();
     if let (FailureCause::Fragmented, Some(policy)) = (cause, best) {
-        parts.push(rules_to_have(policy, figures.base, kernel));
+        parts.extend(rules_to_have(policy, figures.base, kernel, settings));
     }
     let judged = settings.filter(|_| cause != FailureCause::Exhausted);
+    let offers = SettingOffers::new(figures, judged);
     parts.extend(judged.map(said::settings));
     match (cause, best) {
         (FailureCause::Exhausted, _) => parts.push(MORE_MEMORY.to_owned()),
         (FailureCause::Watermark, _) => {
-            let tried = untried(kernel, &[MIN_FREE, SCALE], judged);
+            let settings = [MIN_FREE, SCALE];
+            let tried = offers.untried(&settings);
+            let others = offers.shown(&settings);
             parts.extend(match (tried.is_empty(), judged) {
                 (true, Some(_)) => None,
-                (true, None) => Some(format!("{NOTHING_LEFT}: {MORE_MEMORY}")),
+                (true, None) => {
+                    let is_end = others.is_empty();
+                    is_end.then(|| format!("{NOTHING_LEFT}: {MORE_MEMORY}"))
+                }
                 (false, _) => Some(format!(
-                    "try {}, so that reclaim begins earlier; {} cannot say how much that helps",
+                    "try {}, so that reclaim begins earlier; this replay {} how much that helps",
                     tried.join(" or "),
                     match figures.zones {
-                        AnswerZones::None => "this replay has no zones and",
-                        _ => "this replay tries no other watermarks and",
+                        AnswerZones::None => "has no zones and cannot say",
+                        _ => "cannot say",
                     }
                 )),
             });
+            parts.extend(others);
         }
         (FailureCause::Fragmented, Some(_)) => {}
         (FailureCause::Fragmented, None) => {
-            let mut tried = untried(kernel, &[PROACTIVENESS, BOOST], judged);
+            let mut tried = offers.untried(&[PROACTIVENESS, BOOST]);
             tried.extend(kernel.extfrag(log));
-            let trials = kernel.trials(figures.base, false).into_iter();
-            let is_open = judged.is_none() && figures.zones == AnswerZones::None;
-            let with_marks = trials.filter(|trial| is_open && !trial.is_less);
-            let with_marks: Vec<String> = with_marks
-                .map(|trial| format!("with --watermarks on a replay tries {trial}"))
-                .collect();
+            let others = offers.shown(&[BOOST, DEFRAG]);
+            let cannot = match offers.has_model(&BOOST) && !offers.is_offered(&BOOST) {
+                true => "this replay cannot",
+                false => "no replay of this recording can",
+            };
             parts.extend(match (tried.is_empty(), judged) {
                 (true, Some(_)) => None,
-                (true, None) => with_marks.is_empty().then(|| NOTHING_LEFT.to_owned()),
+                (true, None) => others.is_empty().then(|| NOTHING_LEFT.to_owned()),
                 (false, Some(_)) => Some(format!("not tried: {}", tried.join(", "))),
-                (false, None) => Some(format!("try what no replay can: {}", tried.join(", "))),
+                (false, None) => Some(format!("try what {cannot}: {}", tried.join(", "))),
             });
-            parts.extend(with_marks);
+            parts.extend(others);
         }
     }
     if cause == FailureCause::Fragmented {
@@ -86,23 +94,125 @@ pub(super) fn change(
     Some(format!("{first}{}.", parts.join("; ")))
 }
 
-/// What to try of these settings, without those that were tried with more work for the kernel.
-fn untried(
-    kernel: &RecordedKernel,
-    settings: &[KernelSetting],
-    judged: Option<&JudgedSettings<'_>>,
-) -> Vec<String> {
-    let untried = settings
-        .iter()
-        .filter(|setting| judged.is_none_or(|judged| !judged.has_more_of(setting.name)));
-    untried.filter_map(|one| kernel.tried(one)).collect()
+/// Settings with more work for the kernel: what was not tried of them, and by which options a replay of the same recording would.
+struct SettingOffers<'a> {
+    kernel: &'a RecordedKernel,
+    judged: Option<&'a JudgedSettings<'a>>,
+    /// What a replay has a model of, and was not tried.
+    trials: Vec<SettingTrial>,
+    /// Those of them that this command would have tried with watermarks.
+    asked: Vec<SettingTrial>,
+    has_zones: bool,
+    /// Whether options make a replay try them.
+    is_open: bool,
 }
 
-/// How to come by a policy's rules.
-fn rules_to_have(policy: ReplayPolicy, base: ReplayPolicy, kernel: &RecordedKernel) -> String {
+impl<'a> SettingOffers<'a> {
+    fn new(figures: &'a AnswerFigures, judged: Option<&'a JudgedSettings<'a>>) -> Self {
+        let (kernel, base) = (&figures.kernel, figures.base);
+        let is_open = |trial: &SettingTrial| {
+            let name = trial.setting.name();
+            !trial.is_less && judged.is_none_or(|judged| !judged.has_more_of(name))
+        };
+        let of = |is_all| -> Vec<SettingTrial> {
+            let trials = kernel.trials(base, is_all).into_iter();
+            trials.filter(is_open).collect()
+        };
+        let has_zones = figures.zones != AnswerZones::None;
+        // With zones something else is in the way where none was tried, or nothing fails in the kernel as it was set.
+        let is_told = !has_zones
+            || judged.is_some()
+            || (figures.settings.is_none() && !figures.is_only_the_machine_s());
+        Self {
+            kernel,
+            judged,
+            trials: of(true),
+            asked: match figures.settings_asked {
+                SettingsAsked::Never | SettingsAsked::None => Vec::new(),
+                SettingsAsked::Few => of(false),
+                SettingsAsked::All => of(true),
+            },
+            has_zones,
+            is_open: is_told && figures.settings_asked != SettingsAsked::Never,
+        }
+    }
+
+    /// Whether a replay of this recording has a model of it, which was not tried.
+    fn has_model(&self, setting: &KernelSetting) -> bool {
+        let mut names = self.trials.iter().map(|trial| trial.setting.name());
+        names.any(|name| name == setting.name)
+    }
+
+    /// Whether some options make a replay try it.
+    fn is_offered(&self, setting: &KernelSetting) -> bool {
+        let is_meant = |trial: &&SettingTrial| trial.setting.name() == setting.name;
+        let mut meant = self.trials.iter().filter(is_meant);
+        self.is_open && meant.any(|trial| !self.options(trial).is_empty())
+    }
+
+    /// The options with which a replay tries it.
+    fn options(&self, trial: &SettingTrial) -> Vec<&'static str> {
+        let marks = (!self.has_zones).then_some("--watermarks on");
+        let all = (!self.asked.contains(trial)).then_some("--settings all");
+        marks.into_iter().chain(all).collect()
+    }
+
+    /// What to try of these settings by hand.
+    fn untried(&self, settings: &[KernelSetting]) -> Vec<String> {
+        let has_more = |name| self.judged.is_some_and(|judged| judged.has_more_of(name));
+        let by_hand = settings
+            .iter()
+            .filter(|setting| !has_more(setting.name) && !self.is_offered(setting));
+        by_hand.filter_map(|one| self.kernel.tried(one)).collect()
+    }
+
+    /// What a replay would try of these settings, by its options.
+    fn shown(&self, settings: &[KernelSetting]) -> Vec<String> {
+        let is_meant = |trial: &&SettingTrial| {
+            let mut names = settings.iter().map(|setting| setting.name);
+            self.is_open && names.any(|name| name == trial.setting.name())
+        };
+        let mut by_options: Vec<(String, Vec<String>)> = Vec::new();
+        for trial in self.trials.iter().filter(is_meant) {
+            let options = self.options(trial).join(" ");
+            match by_options.iter_mut().find(|(other, _)| *other == options) {
+                _ if options.is_empty() => {}
+                Some((_, trials)) => trials.push(trial.to_string()),
+                None => by_options.push((options, vec![trial.to_string()])),
+            }
+        }
+        let each = by_options.into_iter();
+        each.map(|(options, trials)| {
+            format!("with {options} a replay tries {}", trials.join(" and "))
+        })
+        .collect()
+    }
+}
+
+/// How to come by a policy's rules; `None` where the setting that brings them was tried, which is told of the settings.
+fn rules_to_have(
+    policy: ReplayPolicy,
+    base: ReplayPolicy,
+    kernel: &RecordedKernel,
+    settings: Option<&JudgedSettings<'_>>,
+) -> Option<String> {
+    let has_tried =
+        |setting: &KernelSetting| settings.is_some_and(|all| all.has_tried(setting.name));
+    let boost = kernel.tried(&BOOST).filter(|_| !has_tried(&BOOST));
+    let (says, is_defrag) = rules_by_setting(policy, base, kernel, boost);
+    (!is_defrag || !has_tried(&DEFRAG)).then_some(says)
+}
+
+/// How to come by a policy's rules, and whether that is by `vm.defrag_mode`; `boost` is what of it goes with that.
+fn rules_by_setting(
+    policy: ReplayPolicy,
+    base: ReplayPolicy,
+    kernel: &RecordedKernel,
+    boost: Option<String>,
+) -> (String, bool) {
     use LinuxPolicy::{Linux612, Linux612NoFragment, Linux618Defrag, NoGrouping, Proposal};
     use ReplayPolicy::{Engine, Linux};
-    match (policy, base) {
+    let says = match (policy, base) {
         (Engine(_), _) => {
             format!("{policy} is a policy of this engine and in no kernel: it wants a patch")
         }
@@ -110,7 +220,8 @@ fn rules_to_have(policy: ReplayPolicy, base: ReplayPolicy, kernel: &RecordedKern
             format!("{policy} is a pole to learn from, and no kernel has it")
         }
         (Linux(Linux612), Linux(Linux618Defrag)) => {
-            "vm.defrag_mode from 1 to 0 brings these rules back".into()
+            let says = "vm.defrag_mode from 1 to 0 brings these rules back";
+            return (says.into(), true);
         }
         (Linux(Linux612NoFragment), Linux(Linux618Defrag)) => {
             "these rules are a part of vm.defrag_mode=1, and no setting brings that part alone"
@@ -119,8 +230,8 @@ fn rules_to_have(policy: ReplayPolicy, base: ReplayPolicy, kernel: &RecordedKern
         (Linux(Linux612NoFragment | Linux618Defrag), _) => {
             let nearest = match (kernel.has(&DEFRAG), &kernel.settings) {
                 (Some(false), _) => {
-                    return "no setting of this kernel comes near these rules: a newer one has one (Linux 6.15 and later)"
-                        .into();
+                    let says = "no setting of this kernel comes near these rules: a newer one has one (Linux 6.15 and later)";
+                    return (says.into(), false);
                 }
                 (Some(true), Some(now)) => match now.number(DEFRAG.name) {
                     Some(0) => "vm.defrag_mode from 0 to 1",
@@ -129,9 +240,9 @@ fn rules_to_have(policy: ReplayPolicy, base: ReplayPolicy, kernel: &RecordedKern
                 (Some(true), None) => "vm.defrag_mode=1",
                 (None, _) => "vm.defrag_mode=1 (Linux 6.15 and later)",
             };
-            let boost = kernel.tried(&BOOST);
             let boost = boost.map_or_else(String::new, |one| format!(", and {one} goes with it"));
-            format!("{nearest} is the setting nearest to these rules{boost}")
+            let says = format!("{nearest} is the setting nearest to these rules{boost}");
+            return (says, true);
         }
         (Linux(Proposal), _) => {
             "these rules were proposed in 2016 and never merged: they want a patch".into()
@@ -142,7 +253,8 @@ fn rules_to_have(policy: ReplayPolicy, base: ReplayPolicy, kernel: &RecordedKern
             )
         }
         _ => format!("these are the rules of a newer kernel, {policy}"),
-    }
+    };
+    (says, false)
 }
 
 #[cfg(test)]

@@ -43,7 +43,10 @@ fn aw4_a_setting_is_named_with_its_value_and_not_where_the_kernel_lacks_it() {
     let all = [MIN_FREE, SCALE, BOOST, PROACTIVENESS, EXTFRAG, DEFRAG];
     // A recording keeps all of them, by these names.
     assert_eq!(all.each_ref().map(|one| one.name), VM_SETTINGS);
-    let tried = |kernel: &RecordedKernel| untried(kernel, &all, None).join(", ");
+    let tried = |kernel: &RecordedKernel| {
+        let each: Vec<String> = all.iter().filter_map(|one| kernel.tried(one)).collect();
+        each.join(", ")
+    };
     assert_eq!(
         tried(&set(ALL)),
         "vm.min_free_kbytes from 67584 to 135168, vm.watermark_scale_factor from 10 to 20, vm.watermark_boost_factor from \
@@ -103,7 +106,7 @@ fn aw4_of_a_kernel_that_is_not_known_each_setting_is_named_with_a_doubt() {
         "To change: try vm.min_free_kbytes higher (if this kernel has it) or vm.watermark_scale_factor higher (if this \
          kernel has it), so that reclaim begins earlier; this replay has no zones and cannot say how much that helps."
     );
-    let pieces = "To change: try what no replay can: vm.compaction_proactiveness higher (if this kernel has it), \
+    let pieces = "To change: try what no replay of this recording can: vm.compaction_proactiveness higher (if this kernel has it), \
                   vm.watermark_boost_factor higher (if this kernel has it), vm.extfrag_threshold lower (if this kernel has \
                   it) for requests above order 3 that may compact; ";
     let said = says(FailureCause::Fragmented, None);
@@ -120,7 +123,7 @@ fn aw4_of_a_kernel_that_is_not_known_each_setting_is_named_with_a_doubt() {
 #[test]
 fn aw4_rules_are_had_by_a_setting_only_where_the_kernel_has_it() {
     let says = |wanted: &str, base: &str, kernel: &RecordedKernel| {
-        rules_to_have(policy(wanted), policy(base), kernel)
+        rules_to_have(policy(wanted), policy(base), kernel, None).unwrap()
     };
     let nofragment = "linux-6.12-nofragment";
     for (kernel, begins, boost) in [
@@ -171,6 +174,88 @@ fn aw4_rules_are_had_by_a_setting_only_where_the_kernel_has_it() {
     let newer = says("linux-6.12", "linux-4.13", &RecordedKernel::default());
     assert_eq!(newer, "these are the rules of a newer kernel, linux-6.12");
     assert!(defrag("no-grouping").contains("no kernel has it"));
+}
+
+/// What a change says of failures in pieces or at a watermark, where settings were asked for but not tried.
+fn offered(cause: FailureCause, zones: AnswerZones, asked: SettingsAsked) -> String {
+    let figures = AnswerFigures {
+        is_as_recorded: false,
+        failed: failures(cause, 3),
+        kernel: kernel_of_all(),
+        zones,
+        settings_asked: asked,
+        ..tests::figures()
+    };
+    change(&figures, None, None).unwrap()
+}
+
+#[test]
+fn aw5_what_a_replay_would_try_is_told_with_its_options_and_only_where_it_would() {
+    use AnswerZones::{None as NoZones, Recorded};
+    use FailureCause::{Fragmented, Watermark};
+    let proactiveness = "vm.compaction_proactiveness from 20 to 40";
+    let boost = "vm.watermark_boost_factor from 15000 to 30000";
+    let defrag = "vm.defrag_mode from 0 to 1";
+    let unmodelled = format!("try what no replay of this recording can: {proactiveness}");
+    let scale = |says: &str| {
+        format!(
+            "try vm.watermark_scale_factor from 10 to 20, so that reclaim begins earlier; this replay {says} how much that helps"
+        )
+    };
+    let min = "vm.min_free_kbytes from 67584 to 135168";
+    for (cause, zones, asked, says) in [
+        (
+            Fragmented,
+            NoZones,
+            SettingsAsked::Few,
+            format!(
+                "{unmodelled}; with --watermarks on a replay tries {defrag}; with --watermarks on --settings all a replay tries {boost}"
+            ),
+        ),
+        (
+            Fragmented,
+            NoZones,
+            SettingsAsked::All,
+            format!("{unmodelled}; with --watermarks on a replay tries {defrag} and {boost}"),
+        ),
+        (
+            Fragmented,
+            Recorded,
+            SettingsAsked::None,
+            format!("{unmodelled}; with --settings all a replay tries {defrag} and {boost}"),
+        ),
+        (
+            Fragmented,
+            NoZones,
+            SettingsAsked::Never,
+            format!("try what this replay cannot: {proactiveness}, {boost}"),
+        ),
+        (
+            Watermark,
+            Recorded,
+            SettingsAsked::None,
+            scale("cannot say") + &format!("; with --settings all a replay tries {min}"),
+        ),
+        (
+            Watermark,
+            NoZones,
+            SettingsAsked::Few,
+            scale("has no zones and cannot say")
+                + &format!("; with --watermarks on --settings all a replay tries {min}"),
+        ),
+        (
+            Watermark,
+            Recorded,
+            SettingsAsked::Never,
+            scale("cannot say").replace("try ", &format!("try {min} or ")),
+        ),
+    ] {
+        assert_eq!(
+            offered(cause, zones, asked),
+            format!("To change: {says}."),
+            "{cause:?} {zones:?} {asked:?}"
+        );
+    }
 }
 
 #[test]

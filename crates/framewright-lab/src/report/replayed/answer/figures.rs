@@ -2,7 +2,7 @@
 //! order rules are judged.
 
 use super::kernel::{AnswerZones, RecordedKernel};
-use super::tried::{ORDERS, TriedPolicy, TriedSettings};
+use super::tried::{ORDERS, SettingsAsked, TriedPolicy, TriedSettings};
 use crate::replay::{FailureCause, FailureLog, ReplayPolicy};
 use crate::report::{Deviation, WhoHolds};
 use crate::trace::{RequestCounts, RequestWaits};
@@ -51,6 +51,8 @@ pub struct AnswerFigures {
     pub tried: Vec<TriedPolicy>,
     /// Other settings of that kernel, where some were tried.
     pub settings: Option<TriedSettings>,
+    /// Which were asked for.
+    pub settings_asked: SettingsAsked,
     /// The model's error for failures by order, where the recording comes with what the machine did.
     pub errors: Option<Vec<Option<Deviation>>>,
     /// A squeeze at which something fails, where nothing does.

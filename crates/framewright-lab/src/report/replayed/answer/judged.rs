@@ -26,6 +26,8 @@ pub(super) enum Helped {
     WithinError,
     /// Fewer fail there, and not at each squeeze that was tried.
     Varies,
+    /// Fewer of that order fail at each squeeze, but at some of them more of all orders.
+    Elsewhere,
     /// No fewer fail.
     No,
 }
@@ -203,6 +205,10 @@ pub(super) struct JudgedSettings<'a> {
     pub(super) base: &'a TriedCounts,
     /// How far the model is off for that order.
     pub(super) error: Option<f64>,
+    /// Requests, failed ones among them.
+    pub(super) requests: u64,
+    /// Whether the replays of policies have the machine's own background, and these have not.
+    pub(super) is_remodelled: bool,
     /// Whether the zones of the replays are the machine's own.
     pub(super) has_zones: bool,
     /// Each, in the order of the table.
@@ -218,16 +224,28 @@ impl<'a> JudgedSettings<'a> {
         if !matches!(verdict, Judged(_) | NotInPieces) || settings.tried.is_empty() {
             return None;
         }
-        let error = figures.error(order);
         let base = &settings.base;
+        if base.at_asked(order) == 0 {
+            return None;
+        }
+        // A calibration with the machine's own background, or of other zones, says how far another model is off.
+        let error = figures.error(order).filter(|_| settings.is_calibrated);
         let judged = |tried: &'a TriedSetting| {
-            let helped = helped(base, &tried.counts, order, error, BY_SETTINGS);
+            let mut totals = base.totals().zip(tried.counts.totals());
+            let is_moved = totals.any(|(base, other)| other > base);
+            let helped = match helped(base, &tried.counts, order, error, BY_SETTINGS) {
+                helped if helped.has() && is_moved => Helped::Elsewhere,
+                helped => helped,
+            };
             (tried, helped)
         };
+        let (_, asked) = figures.suffered();
         Some(Self {
             order,
             base,
             error,
+            requests: asked.all.iter().sum(),
+            is_remodelled: settings.is_remodelled,
             has_zones: figures.zones == AnswerZones::Recorded,
             each: settings.tried.iter().map(judged).collect(),
         })
@@ -240,6 +258,12 @@ impl<'a> JudgedSettings<'a> {
         helped
             .min_by_key(|(tried, _)| (tried.trial.is_less, tried.counts.at_asked(self.order)))
             .copied()
+    }
+
+    /// Whether that setting was tried.
+    pub(super) fn has_tried(&self, name: &str) -> bool {
+        let mut trials = self.each.iter().map(|(tried, _)| tried.trial);
+        trials.any(|trial| trial.setting.name() == name)
     }
 
     /// Whether that setting was tried with more work for the kernel than it had.

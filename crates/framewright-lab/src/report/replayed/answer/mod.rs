@@ -14,7 +14,8 @@
 //! - **AW3** No rule makes memory: none has helped where most requests failed because memory was used up, and failures
 //!   count for rules only as far as what was free lay in pieces.
 //! - **AW5** A setting has helped only by what **AW1** asks of rules, against the kernel as it was set, with the same model of a
-//!   background. One that makes the kernel work more is never ruled out, because a replay leaves out what that work brings; one
+//!   background, and only where no more requests of all orders fail. The model's error counts only where the calibration has that
+//!   background, too. One that makes the kernel work more is never ruled out, because a replay leaves out what that work brings; one
 //!   that makes it work less only may have helped, because a replay keeps what the work has brought. One that no replay has a
 //!   model of is named as not tried.
 //!
@@ -32,7 +33,7 @@ mod tried;
 pub use figures::{AnswerFigures, MachineStalls};
 pub use headline::{AnswerPart, Headline};
 pub use kernel::{AnswerZones, RecordedKernel, SettingTrial};
-pub use tried::{TriedCounts, TriedPolicy, TriedSetting, TriedSettings};
+pub use tried::{SettingsAsked, TriedCounts, TriedPolicy, TriedSetting, TriedSettings};
 
 use crate::replay::ReplayPolicy;
 use change::change;
@@ -52,6 +53,8 @@ pub struct Answer {
     pub headlines: Vec<Headline>,
     /// The rules that it compares the others with.
     pub base: ReplayPolicy,
+    /// The order that it judges settings by.
+    pub settings_order: Option<usize>,
 }
 
 impl Answer {
@@ -75,6 +78,7 @@ pub fn answer(figures: &AnswerFigures) -> Answer {
             sentences: vec![format!("{CANNOT_SAY}, because {why}.")],
             headlines: Vec::new(),
             base: figures.base,
+            settings_order: None,
         };
     }
     let mut sentences = vec![said::suffered(figures)];
@@ -101,6 +105,7 @@ pub fn answer(figures: &AnswerFigures) -> Answer {
         sentences,
         headlines,
         base: figures.base,
+        settings_order: figures.settings_order(),
     }
 }
 

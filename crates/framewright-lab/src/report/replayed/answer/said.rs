@@ -131,7 +131,11 @@ pub(super) fn settings(judged: &JudgedSettings<'_>) -> String {
         true => "",
         false => ", in zones that are worked out from how much memory there was",
     };
-    let now = counted(judged.base) + " as it was set";
+    let model = match judged.is_remodelled {
+        true => " and with a model of kswapd",
+        false => "",
+    };
+    let now = format!("{} as it was set{model}", counted(judged.base));
     if let Some((tried, helped)) = judged.best() {
         let (trial, counts) = (tried.trial, &tried.counts);
         let may = match trial.is_less {
@@ -141,7 +145,7 @@ pub(super) fn settings(judged: &JudgedSettings<'_>) -> String {
         let most = match trial.is_less {
             false => "",
             true => {
-                ", and a replay keeps what the kernel reclaimed under the old value, so that this is the most it can do"
+                "A replay keeps what the kernel reclaimed under the old value, so that this is the most it can do. "
             }
         };
         let also = judged
@@ -154,10 +158,10 @@ pub(super) fn settings(judged: &JudgedSettings<'_>) -> String {
             false => format!("; fewer fail with {} too", also.join(", ")),
         };
         return format!(
-            "{trial} {may} have helped: order {order} fails {now}, and {} with that{zones} ({}{most}), for which {}{also}",
+            "{trial} {may} have helped: order {order} fails {now}, and {} with that{zones} ({}){also}. {most}{}",
             counted(counts),
             sure(helped, judged.error),
-            price(judged.base, counts),
+            price(judged, counts),
         );
     }
     let is_no = |(_, helped): &(_, Helped)| *helped == Helped::No;
@@ -167,7 +171,17 @@ pub(super) fn settings(judged: &JudgedSettings<'_>) -> String {
     };
     let each = judged.each.iter();
     let each: Vec<String> = each
-        .map(|(tried, _)| format!("{} with {}", counted(&tried.counts), tried.trial))
+        .map(|(tried, helped)| {
+            let all = match helped {
+                Helped::Elsewhere => {
+                    let of = |counts: &TriedCounts| count(counts.of_others(order));
+                    let (now, then) = (of(judged.base), of(&tried.counts));
+                    format!(" but of other orders {then} fail and not {now}")
+                }
+                _ => String::new(),
+            };
+            format!("{} with {}{all}", counted(&tried.counts), tried.trial)
+        })
         .collect();
     let more = judged.each.iter().filter(|(tried, _)| !tried.trial.is_less);
     let more: Vec<&str> = more.map(|(tried, _)| tried.trial.setting.name()).collect();
@@ -178,21 +192,31 @@ pub(super) fn settings(judged: &JudgedSettings<'_>) -> String {
             more.join(" and ")
         ),
     };
+    let is_moved = |(_, helped): &(_, Helped)| *helped == Helped::Elsewhere;
+    let claim = match judged.each.iter().any(is_moved) {
+        true => format!("would surely have helped: order {order} fails"),
+        false => format!("{surely}lets fewer requests of order {order} fail:"),
+    };
     format!(
-        "none of its settings that were tried {surely}lets fewer requests of order {order} fail: {now}, {}{zones}{open}",
+        "none of its settings that were tried {claim} {now}, {}{zones}{open}",
         each.join(", ")
     )
 }
 
 /// What a setting costs, at what was asked for.
-fn price(base: &TriedCounts, counts: &TriedCounts) -> String {
+fn price(judged: &JudgedSettings<'_>, counts: &TriedCounts) -> String {
+    let (order, base) = (judged.order, judged.base);
     let of = |all: &[u64]| count(all.first().copied().unwrap_or(0));
     format!(
-        "{} requests would have waited and not {}, and {} would have been served from pageblocks of other mobilities and not {}",
+        "Its price: of {} requests {} would have waited and not {}, {} would have been served from pageblocks of other \
+         mobilities and not {}, and {} of other orders would have failed and not {}; what reclaim costs is not counted",
+        count(judged.requests),
         of(&counts.stalled),
         of(&base.stalled),
         of(&counts.fallbacks),
         of(&base.fallbacks),
+        count(counts.of_others(order)),
+        count(base.of_others(order)),
     )
 }
 

@@ -26,6 +26,17 @@ impl TriedCounts {
         first(&self.failures, order)
     }
 
+    /// What failed of all orders, at each squeeze.
+    pub(super) fn totals(&self) -> impl Iterator<Item = u64> {
+        self.failures.iter().map(|orders| orders.iter().sum())
+    }
+
+    /// What failed of all orders but one, at what was asked for.
+    pub(super) fn of_others(&self, order: usize) -> u64 {
+        let all = self.totals().next().unwrap_or(0);
+        all - self.at_asked(order)
+    }
+
     pub(super) fn of(&self, counted: Counted) -> &[[u64; ORDERS]] {
         match counted {
             Counted::All => &self.failures,
@@ -59,6 +70,23 @@ pub struct TriedSettings {
     pub base: TriedCounts,
     /// Each that was tried, in the order of the table.
     pub tried: Vec<TriedSetting>,
+    /// Whether the other replays of that kernel, those of policies and of the calibration, follow the machine's own background.
+    pub is_remodelled: bool,
+    /// Whether `base` is what the calibration judges: the same background and the same zones.
+    pub is_calibrated: bool,
+}
+
+/// Which settings this command was asked to try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SettingsAsked {
+    /// Whatever it was asked, it tries none: it reclaims, times itself, or there are too many operations.
+    Never,
+    /// None.
+    None,
+    /// A few.
+    Few,
+    /// All.
+    All,
 }
 
 /// What was asked for, of an order.
