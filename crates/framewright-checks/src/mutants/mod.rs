@@ -163,6 +163,12 @@ fn side_by_side<T: Sync, R: Send>(
     Ok(results.into_values().collect())
 }
 
+/// Whether a check's output says that it ran no test. Programs that are no tests say nothing of the kind.
+fn runs_no_test(log: &Path) -> bool {
+    let said = std::fs::read_to_string(log).unwrap_or_default();
+    said.lines().any(|line| line == "running 0 tests")
+}
+
 /// What a run of the checks needs.
 struct MutantBench<'b> {
     spec: &'b MutantSpec,
@@ -183,6 +189,10 @@ impl MutantBench<'_> {
             let (name, log) = (&check.name, self.log(check, None));
             println!("{name:>44}: {:.1} s without mutants", took.as_secs_f64());
             match ended {
+                CheckEnded::Passed if runs_no_test(&log) => Err(format!(
+                    "{name} runs no test, so it catches nothing: no test's name has one of {:?}",
+                    check.arguments
+                )),
                 CheckEnded::Passed => Ok((name.clone(), took)),
                 CheckEnded::Failed => Err(format!(
                     "{name} fails without any mutant: {}",
