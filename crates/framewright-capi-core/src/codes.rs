@@ -155,6 +155,7 @@ impl Coded for RangeError {
             Self::Empty | Self::Align { .. } => FW_EINVAL,
             Self::TooLong { .. } | Self::TooManyFrames { .. } => FW_EFBIG,
             Self::NoSpace { .. } => FW_ENOSPC,
+            Self::WouldWait => FW_EAGAIN,
             Self::Frames(error) => error.code(),
             Self::Map(error) => error.code(),
             Self::Poisoned => FW_EPANIC,

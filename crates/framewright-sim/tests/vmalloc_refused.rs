@@ -7,7 +7,7 @@ use framewright::platform::{FramePlatform, MapError, RangePlatform, SingleThread
 use framewright::policy::{Config, RangeConfig};
 use framewright::vrange::{AreaRequest, RangeError, Space, SpaceLayout};
 use framewright::{Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run, SetupError};
-use framewright_sim::{MachineCall, Paging, PoolFrames};
+use framewright_sim::{MachineCall, Paging, PoolFrames, Random};
 
 const START: Page = Page(1 << 20);
 const PAGES: u64 = 1024;
@@ -227,5 +227,118 @@ fn f9_what_has_more_pages_than_frames_are_free_does_not_stop_all_cpus_again_and_
         drop(seat);
         zone.drain();
         zone.verify().unwrap();
+    }
+}
+
+/// What came of requests that must not wait.
+#[derive(Clone, Copy, Default, Debug)]
+struct HandlerTally {
+    served: u32,
+    /// `NoSpace`: no request would have been served.
+    no_space: u32,
+    /// `WouldWait`, of the area or of its frames.
+    would_wait: u32,
+    /// How many of these a request that may wait repeated at once, and of those, how many were served then.
+    judged: u32,
+    waited: u32,
+}
+
+/// A window fills up and half of it is freed, again and again, by two CPUs; then a handler of the first one makes requests.
+fn in_a_handler(config: RangeConfig, frames: u32) -> HandlerTally {
+    let paging = Paging::new(2, START, PAGES, frames, 64);
+    let layout = SpaceLayout::new(START, PAGES)
+        .with_cpus(2)
+        .with_span_pages(64);
+    let mut memory = vec![0; layout.words_needed().unwrap()];
+    let space = Space::new(&layout, &config, &mut memory, &paging).unwrap();
+    let mut seats = [0, 1].map(|cpu| space.seat(CpuId(cpu), PoolFrames(&paging)).unwrap());
+    let mut random = Random::new(7);
+    let mut areas = Vec::new();
+    let mut mapped = Vec::new();
+    let own: Vec<Frame> = (0..8).map(|nth| Frame(u64::from(frames) + nth)).collect();
+    let mut tally = HandlerTally::default();
+    for round in 0..200 {
+        // In every other round a request that failed is made once more by a caller that may wait, which drains everything.
+        let is_judged = round % 2 == 0;
+        let mut cpu = 0;
+        while let Ok(area) = seats[cpu].vmalloc(&AreaRequest::new(1 + random.below(24))) {
+            areas.push(area);
+            cpu = 1 - cpu;
+        }
+        for _ in 0..areas.len() * 2 / 3 {
+            let area = areas.swap_remove(random.below(areas.len() as u64) as usize);
+            seats[random.below(2) as usize].vfree(area).unwrap();
+        }
+        for (page, pages) in mapped.drain(..) {
+            seats[0].unmap_ram(page, pages).unwrap();
+        }
+        if random.chance(50) {
+            // What the first CPU has unmapped is flushed, too.
+            seats[1].purge();
+        }
+        for _ in 0..100 {
+            let pages = 1 + random.below(8);
+            let request = AreaRequest::new(pages).within(Context::NOWAIT);
+            let is_ram = random.chance(40);
+            let got = match is_ram {
+                true => seats[0].map_ram(&own[..pages as usize], Context::NOWAIT),
+                false => seats[0].vmalloc(&request),
+            };
+            match got {
+                Ok(page) if is_ram => mapped.push((page, pages)),
+                Ok(page) => areas.push(page),
+                Err(error) => {
+                    let is_vain = matches!(error, RangeError::NoSpace { .. })
+                        || error == RangeError::Frames(AllocError::Exhausted);
+                    tally.no_space += u32::from(is_vain);
+                    tally.would_wait += u32::from(!is_vain);
+                    if !is_judged {
+                        continue;
+                    }
+                    let again = match is_ram {
+                        true => seats[0].map_ram(&own[..pages as usize], Context::ANY),
+                        false => seats[0].vmalloc(&AreaRequest::new(pages)),
+                    };
+                    assert!(
+                        !is_vain || again.is_err(),
+                        "V8: {error}, and then {again:?}"
+                    );
+                    tally.judged += u32::from(!is_vain);
+                    tally.waited += u32::from(!is_vain && again.is_ok());
+                    match again {
+                        Ok(page) if is_ram => mapped.push((page, pages)),
+                        Ok(page) => areas.push(page),
+                        Err(_) => {}
+                    }
+                    continue;
+                }
+            }
+            tally.served += 1;
+        }
+        assert_eq!(paging.broken(), None);
+        space.verify().unwrap();
+    }
+    tally
+}
+
+#[test]
+fn v8_a_handler_is_told_whether_it_might_have_been_served_if_it_had_waited() {
+    for frames in [4 * PAGES as u32, PAGES as u32 / 2] {
+        for config in [
+            RangeConfig::for_cpus(2),
+            RangeConfig::for_cpus(2).kept(),
+            RangeConfig {
+                spans: false,
+                ..RangeConfig::for_cpus(2)
+            },
+        ] {
+            let tally = in_a_handler(config, frames);
+            println!(
+                "{frames} frames, strict {}, spans {}: {tally:?}",
+                config.strict, config.spans
+            );
+            assert!(tally.judged > 20 && tally.served > 10_000, "{tally:?}");
+            assert!(tally.waited * 10 >= tally.judged * 9, "{tally:?}");
+        }
     }
 }

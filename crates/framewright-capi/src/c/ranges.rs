@@ -121,7 +121,7 @@ pub unsafe extern "C" fn fw_map_ram(
 /// As `fw_map_ram`, by a caller that may do less while it waits: `flags` are of `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS`. With
 /// `FW_NOWAIT` it may still make the system calls that map, and frames that do not follow one another may be refused.
 ///
-/// Errors: as `fw_map_ram`; `FW_EAGAIN` with `FW_NOWAIT` if another thread is in the shared seat.
+/// Errors: as `fw_map_ram`; `FW_EAGAIN` with `FW_NOWAIT` if waiting might have helped, or another thread is in the shared seat.
 ///
 /// # Safety
 /// As there.

@@ -86,6 +86,8 @@ fn op(case: &RangeCase, [what, by, a, b, c, d]: [u8; 6]) -> RangeOp {
                 64..128 => Page::BYTES << (d % 8),
                 _ => Page::BYTES,
             },
+            guard_before: by & 32 > 0,
+            huge: by & 16 > 0,
             zero: by & 64 > 0,
             context: if by >= 192 {
                 Context::NOWAIT

@@ -17,6 +17,8 @@ pub(super) struct RangeRequest {
     pub(super) kind: AreaKind,
     pub(super) pages: u64,
     pub(super) align_bytes: u64,
+    pub(super) guard_before: bool,
+    pub(super) huge: bool,
     pub(super) zero: bool,
     pub(super) context: Context,
     pub(super) tag: u32,
@@ -44,6 +46,8 @@ pub(super) fn alloc<P: RangePlatform, F: FrameSource>(
     let area = AreaRequest {
         pages: request.pages,
         align_bytes: request.align_bytes,
+        guard_before: request.guard_before,
+        huge: request.huge,
         zero: request.zero,
         context: request.context,
         tag: request.tag,
@@ -96,6 +100,7 @@ impl ModelArea {
         (info.start, info.pages, info.kind, info.tag)
             == (self.start, self.pages, self.kind, self.tag)
             && info.pages + info.guard == self.covers
+            && info.guard_before == self.before
     }
 
     /// Maps the first `pages` pages of a plain area, as its user does.
@@ -119,8 +124,9 @@ impl ModelArea {
             AreaKind::Plain => 0,
             AreaKind::Vmalloc | AreaKind::Ram => self.pages,
         };
-        for nth in mapped..self.covers {
-            let page = Page(self.start.0 + nth);
+        let start = self.start.0;
+        for page in (start - self.before..start).chain(start + mapped..start + self.covers) {
+            let page = Page(page);
             if let Some(frame) = paging.reached(page) {
                 return Err(format!(
                     "V5: page {page} of the new {self:?} still reaches {frame}"

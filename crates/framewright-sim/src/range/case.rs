@@ -336,6 +336,8 @@ impl RangeCase {
             kind,
             pages,
             align_bytes,
+            guard_before: random.chance(12),
+            huge: random.chance(20),
             zero: random.chance(30),
             context,
         }

@@ -166,6 +166,8 @@ impl<'s, 'm> Hammer<'s, 'm> {
             kind,
             pages,
             align_bytes: Page::BYTES,
+            guard_before: false,
+            huge: false,
             zero: kind == AreaKind::Vmalloc && random.chance(30),
             context: Context::ANY,
             tag,

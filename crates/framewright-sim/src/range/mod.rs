@@ -14,5 +14,5 @@ pub use bytes::run_bytes;
 pub use case::{RangeCase, RangeMixture};
 pub use driver::run;
 pub use hammer::{Hammer, HammerWork};
-pub use model::{ModelArea, RangeModel};
+pub use model::{ModelArea, ModelExtent, RangeModel};
 pub use op::RangeOp;

@@ -5,14 +5,31 @@ use framewright::Page;
 use framewright::vrange::{AreaKind, RangeError, RangeFreeError, SpaceLayout};
 use std::collections::BTreeMap;
 
+/// The pages of the window that belong to an area.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ModelExtent {
+    /// Before its first one: a guard page, if it was asked for.
+    pub before: u64,
+    /// From its first one on: with the guard page, or rounded up to a slot.
+    pub covers: u64,
+}
+
+impl From<u64> for ModelExtent {
+    fn from(covers: u64) -> Self {
+        Self { before: 0, covers }
+    }
+}
+
 /// A live area.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ModelArea {
-    /// Its first page.
+    /// The first page that its user has.
     pub start: Page,
     /// Its length, as it was asked for.
     pub pages: u64,
-    /// The pages of the window that belong to it: with the guard page, or rounded up to a slot.
+    /// The pages of the window before that which belong to it.
+    pub before: u64,
+    /// Those from there on.
     pub covers: u64,
     /// The call that made it.
     pub kind: AreaKind,
@@ -40,7 +57,7 @@ pub struct RangeModel {
     live: Vec<u64>,
     /// Freed areas, by first page, with the pages that they covered, until one of these is handed
     /// out again.
-    freed: BTreeMap<u64, u64>,
+    freed: BTreeMap<u64, ModelExtent>,
     live_pages: u64,
     next_id: u64,
 }
@@ -89,19 +106,25 @@ impl RangeModel {
         self.areas.values()
     }
 
-    /// The live area that covers the page, its guard page or rounding included.
+    /// The live area that covers the page, its guard pages or rounding included.
     #[must_use]
     pub fn covering(&self, page: Page) -> Option<&ModelArea> {
+        let behind = page.0.checked_add(1).and_then(|page| self.areas.get(&page));
+        if let Some(area) = behind.filter(|area| area.before != 0) {
+            return Some(area);
+        }
         let (_, area) = self.areas.range(..=page.0).next_back()?;
         (page.0 < area.start.0 + area.covers).then_some(area)
     }
 
     /// Whether a free range of that length and alignment exists.
     #[must_use]
-    pub fn has_gap(&self, covers: u64, align_pages: u64) -> bool {
+    pub fn has_gap(&self, extent: impl Into<ModelExtent>, align_pages: u64) -> bool {
+        let ModelExtent { before, covers } = extent.into();
         let (start, end) = self.window;
         let fits = |from: u64, to: u64| {
-            from.checked_next_multiple_of(align_pages)
+            from.checked_add(before)
+                .and_then(|from| from.checked_next_multiple_of(align_pages))
                 .and_then(|at| at.checked_add(covers))
                 .is_some_and(|last| last <= to)
         };
@@ -111,7 +134,7 @@ impl RangeModel {
         }
         let mut from = start;
         for area in self.areas.values() {
-            if fits(from, area.start.0) {
+            if fits(from, area.start.0 - area.before) {
                 return true;
             }
             from = area.start.0 + area.covers;
@@ -138,21 +161,33 @@ impl RangeModel {
 
     /// Whether a window of this length and place serves such a request while no area is allocated.
     #[must_use]
-    pub fn could_serve(&self, pages: u64, covers: u64, align_bytes: u64) -> bool {
+    pub fn could_serve(
+        &self,
+        pages: u64,
+        extent: impl Into<ModelExtent>,
+        align_bytes: u64,
+    ) -> bool {
+        let ModelExtent { before, covers } = extent.into();
         let (start, end) = self.window;
-        let aligned = start.checked_next_multiple_of((align_bytes / Page::BYTES).max(1));
+        let align_pages = (align_bytes / Page::BYTES).max(1);
+        let aligned = (start + before).checked_next_multiple_of(align_pages);
         let last = aligned.and_then(|at| at.checked_add(covers));
         self.check(pages, align_bytes).is_ok() && last.is_some_and(|last| last <= end)
     }
 
-    /// What the result of a request of `covers` pages must be: served, or refused for that reason.
+    /// What the result of a request of so many pages must be: served, or refused for that reason.
     ///
     /// # Errors
     /// Why it must fail.
-    pub fn must_alloc(&self, pages: u64, covers: u64, align_bytes: u64) -> Result<(), RangeError> {
+    pub fn must_alloc(
+        &self,
+        pages: u64,
+        extent: impl Into<ModelExtent>,
+        align_bytes: u64,
+    ) -> Result<(), RangeError> {
         self.check(pages, align_bytes)?;
         let align_pages = (align_bytes / Page::BYTES).max(1);
-        if self.has_gap(covers, align_pages) {
+        if self.has_gap(extent, align_pages) {
             Ok(())
         } else {
             Err(RangeError::NoSpace { pages, align_bytes })
@@ -161,20 +196,30 @@ impl RangeModel {
 
     /// Why exactly this range cannot be handed out.
     #[must_use]
-    pub fn objection(&self, start: Page, covers: u64, align_bytes: u64) -> Option<String> {
+    pub fn objection(
+        &self,
+        start: Page,
+        extent: impl Into<ModelExtent>,
+        align_bytes: u64,
+    ) -> Option<String> {
+        let ModelExtent { before, covers } = extent.into();
         let align_pages = (align_bytes / Page::BYTES).max(1);
         let end = start.0.checked_add(covers);
-        if start.0 < self.window.0 || end.is_none_or(|end| end > self.window.1) {
+        if start.0 < self.window.0 + before || end.is_none_or(|end| end > self.window.1) {
             return Some(format!("{covers} pages at {start} are not in the window"));
         }
         if !start.0.is_multiple_of(align_pages) {
             return Some(format!("{start} is not aligned to {align_bytes} bytes"));
         }
-        let last = Page(start.0 + covers - 1);
+        let (first, end) = (start.0 - before, start.0 + covers);
+        // The area behind may have its guard page in this one.
         self.areas
-            .range(..=last.0)
-            .next_back()
-            .filter(|(_, area)| area.start.0 + area.covers > start.0)
+            .range(..=end)
+            .rev()
+            .take(2)
+            .find(|(_, area)| {
+                area.start.0 + area.covers > first && area.start.0 - area.before < end
+            })
             .map(|(_, area)| format!("{covers} pages at {start} overlap {area:?}"))
     }
 
@@ -183,13 +228,15 @@ impl RangeModel {
         &mut self,
         start: Page,
         pages: u64,
-        covers: u64,
+        extent: impl Into<ModelExtent>,
         kind: AreaKind,
         tag: u32,
     ) -> ModelArea {
+        let ModelExtent { before, covers } = extent.into();
         let area = ModelArea {
             start,
             pages,
+            before,
             covers,
             kind,
             tag,
@@ -200,8 +247,13 @@ impl RangeModel {
         self.live_pages += pages;
         self.live.push(start.0);
         self.areas.insert(start.0, area);
-        while let Some((&old, &covered)) = self.freed.range(..start.0 + covers).next_back() {
-            if old + covered <= start.0 {
+        let (first, end) = (start.0 - before, start.0 + covers);
+        let behind = self.freed.get(&end);
+        if behind.is_some_and(|freed| freed.before != 0) {
+            self.freed.remove(&end);
+        }
+        while let Some((&old, freed)) = self.freed.range(..end).next_back() {
+            if old + freed.covers <= first {
                 break;
             }
             self.freed.remove(&old);
@@ -225,11 +277,16 @@ impl RangeModel {
         let Some(area) = self.covering(page) else {
             // The engine may forget a freed area at any time.
             let mut reasons = vec![RangeFreeError::NotAllocated(page)];
+            let behind = self.freed.get(&(page.0 + 1));
+            if behind.is_some_and(|freed| freed.before != 0) {
+                let start = Page(page.0 + 1);
+                reasons.push(RangeFreeError::NotTheFirst { page, start });
+            }
             match self.freed.range(..=page.0).next_back() {
                 Some((&start, _)) if start == page.0 => {
                     reasons.push(RangeFreeError::AlreadyFree(page));
                 }
-                Some((&start, &covered)) if page.0 < start + covered => {
+                Some((&start, freed)) if page.0 < start + freed.covers => {
                     let start = Page(start);
                     reasons.push(RangeFreeError::NotTheFirst { page, start });
                 }
@@ -267,7 +324,8 @@ impl RangeModel {
             moved.place = area.place;
         }
         self.live_pages -= area.pages;
-        self.freed.insert(start.0, area.covers);
+        let (before, covers) = (area.before, area.covers);
+        self.freed.insert(start.0, ModelExtent { before, covers });
         area
     }
 
@@ -305,6 +363,37 @@ mod tests {
         );
         let too_long = RangeError::TooLong { pages: 33 };
         assert_eq!(model.must_alloc(33, 34, 1), Err(too_long));
+    }
+
+    #[test]
+    fn a_guard_page_before_an_area_is_its_own() {
+        let mut model = model();
+        let guarded = |covers| ModelExtent { before: 1, covers };
+        assert!(model.has_gap(guarded(31), 1) && !model.has_gap(guarded(32), 1));
+        assert!(model.has_gap(guarded(24), 8) && !model.has_gap(guarded(25), 8));
+        assert!(!model.could_serve(30, guarded(31), 1 << 13));
+        assert!(model.could_serve(29, guarded(30), 1 << 13));
+        model.alloc(Page(1030), 2, guarded(3), AreaKind::Vmalloc, 0);
+        assert_eq!(model.covering(Page(1029)).unwrap().start, Page(1030));
+        assert_eq!(model.covering(Page(1028)), None);
+        let objection = |start, extent| model.objection(Page(start), extent, 1);
+        assert_eq!(objection(1025, guarded(4)), None);
+        assert!(objection(1025, guarded(5)).unwrap().contains("overlap"));
+        assert!(objection(1033, guarded(2)).unwrap().contains("overlap"));
+        assert_eq!(objection(1034, guarded(2)), None);
+        assert!(objection(1024, guarded(2)).unwrap().contains("window"));
+        let (page, start) = (Page(1029), Page(1030));
+        let inside = RangeFreeError::NotTheFirst { page, start };
+        let wrong = |model: &RangeModel| model.must_free(page, AreaKind::Vmalloc, 2).unwrap_err();
+        assert_eq!(wrong(&model), [inside]);
+        model.free(start);
+        assert!(wrong(&model).contains(&inside));
+        model.alloc(Page(1027), 2, 3, AreaKind::Plain, 0);
+        model.free(Page(1027));
+        assert!(
+            !wrong(&model).contains(&inside),
+            "part of it was handed out again"
+        );
     }
 
     #[test]

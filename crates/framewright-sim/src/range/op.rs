@@ -16,12 +16,14 @@ use framewright::vrange::AreaKind;
 )]
 pub enum RangeOp {
     /// `alloc_area`, `vmalloc` or `map_ram`, each page then written. Options that a call does not
-    /// have (zeroes, an alignment) are left out.
+    /// have (zeroes, an alignment, a guard page before) are left out.
     Alloc {
         cpu: u16,
         kind: AreaKind,
         pages: u64,
         align_bytes: u64,
+        guard_before: bool,
+        huge: bool,
         zero: bool,
         context: Context,
     },

@@ -17,6 +17,8 @@ const fn aligned(kind: AreaKind, pages: u64, align_bytes: u64) -> RangeOp {
         kind,
         pages,
         align_bytes,
+        guard_before: false,
+        huge: false,
         zero: matches!(kind, Vmalloc),
         context: Context::ANY,
     }

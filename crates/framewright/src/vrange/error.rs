@@ -20,13 +20,17 @@ pub enum RangeError {
         /// The alignment asked for, in bytes.
         bytes: u64,
     },
-    /// No gap of that length and alignment: not even with everything purged.
+    /// No gap of that length and alignment: not even with everything purged. A request that must not wait is told so only
+    /// where it knows that.
     NoSpace {
         /// The pages asked for, without the guard page.
         pages: u64,
         /// The alignment asked for, in bytes.
         align_bytes: u64,
     },
+    /// The request must not wait, and no gap was there at once, or too little room below the bound on lazy pages: there
+    /// may be one after a purge, or in what other CPUs hold.
+    WouldWait,
     /// More pages than there are frames, free or not: no frame was taken.
     TooManyFrames {
         /// The pages asked for.
@@ -52,6 +56,9 @@ impl fmt::Display for RangeError {
             Self::NoSpace { pages, align_bytes } => {
                 write!(f, "no gap of {pages} pages aligned to {align_bytes} bytes")
             }
+            Self::WouldWait => f.write_str(
+                "no gap was there at once, and the request must not wait for a purge, or for what other CPUs hold",
+            ),
             Self::TooManyFrames { pages, frames } => {
                 write!(
                     f,
@@ -155,7 +162,8 @@ mod tests {
 
     #[test]
     fn a_refused_request_says_what_was_asked_for() {
-        let texts: [(RangeError, &str); 8] = [
+        let texts: [(RangeError, &str); 9] = [
+            (RangeError::WouldWait, "no gap was there at once, and "),
             (RangeError::Poisoned, "the space is poisoned: "),
             (
                 RangeError::TooManyFrames {

@@ -1,15 +1,16 @@
 //! Areas looked up by page or listed, and the counts.
 
 use super::space::sum;
-use super::span::SpanBits;
+use super::span::{SpanBits, SpanOwner, bits};
 use super::{AreaHeader, AreaInfo, AreaKind, AreaState, RangeFreeError, Space};
 use crate::platform::RangePlatform;
 use crate::stats::RangeStats;
 use crate::sync::Ordering::Relaxed;
+use crate::sync::{clear_bits, set_bits};
 use crate::units::Page;
 
 impl<'m, P: RangePlatform> Space<'m, P> {
-    /// The area that `page` belongs to, its guard page included.
+    /// The area that `page` belongs to, its guard pages included.
     ///
     /// Time: O(1). While other CPUs free, the answer may be out of date as soon as it is returned.
     #[must_use]
@@ -19,6 +20,9 @@ impl<'m, P: RangePlatform> Space<'m, P> {
             return None;
         }
         let at = offset as u32;
+        if offset + 1 < self.pages() && self.has_guard_before(at + 1) {
+            return self.info(at + 1);
+        }
         let (number, place) = self.spans.place(at);
         let span = self.spans.get(number);
         let start = match span.start_before(place) {
@@ -31,6 +35,27 @@ impl<'m, P: RangePlatform> Space<'m, P> {
         }
         let info = self.info(start)?;
         (at - start < (info.pages + info.guard) as u32).then_some(info)
+    }
+
+    /// Whether an area starts at `at` that has the page before it as a guard, too: always one of the arena.
+    #[inline]
+    pub(super) fn has_guard_before(&self, at: u32) -> bool {
+        let (number, place) = self.spans.place(at);
+        let span = self.spans.get(number);
+        bits::has_all(span.bits(SpanBits::Lazy), place, 1) && span.owner() == SpanOwner::Arena
+    }
+
+    /// Says whether the area of the arena that starts there has the page before it, too. Atomic, because other CPUs' areas
+    /// can start in the same span.
+    #[cold]
+    pub(super) fn mark_guard_before(&self, at: u32, has_guard: bool) {
+        let (number, place) = self.spans.place(at);
+        let word = &self.spans.get(number).bits(SpanBits::Lazy)[(place / 64) as usize];
+        let bit = 1 << (place % 64);
+        match has_guard {
+            true => set_bits(word, bit, P::ALONE),
+            false => clear_bits(word, bit, P::ALONE),
+        };
     }
 
     /// Calls `sink` with every area, by address. While CPUs work, `sink` may or may not see an area
@@ -97,6 +122,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
         Some(AreaInfo {
             start: self.page(at),
             pages: u64::from(header.pages()) - guard,
+            guard_before: self.has_guard_before(at).into(),
             guard,
             kind: header.kind(),
             state: header.state(),

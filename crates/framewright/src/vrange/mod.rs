@@ -70,6 +70,12 @@
 //! - `purge`: how many pages are lazy; inbox, passes and release
 //! - `request`: an allocation and a free of each kind, the slow path, and the undoing of what fails
 //!
+//! # A guard page before an area
+//! An area of the arena may have the page before its first one as a guard, too, as a stack wants it. That page has no header
+//! and no state of its own: a mark at the area's start says that it is there, in a bitmap that spans of the arena do not use
+//! else. It comes with the area's cut and goes back to the arena with it; in between no free, purge or kept list knows of it,
+//! so areas that have none pay nothing. Only lookups, listings and a request that takes a kept or waiting area see the mark.
+//!
 //! # Words of the table (page p: words 2p and 2p + 1)
 //! - first page of an area: word 0 is its header: state (live, deferred, kept, lazy), kind, length, caller tag
 //!   (or, in a list, the next one); it differs from a gap's node, and from zero
@@ -79,7 +85,8 @@
 //!
 //! # Invariants
 //! - **V1** Every page is in exactly one of: a gap of the arena, a span's free pages or bump, an
-//!   area (live, deferred, kept, lazy or waiting), a guard page, which is its area's last.
+//!   area (live, deferred, kept, lazy or waiting), a guard page, which is its area's last, or the one before its area's
+//!   first where a request asked for that.
 //! - **V2** Gaps of the arena are disjoint, do not touch one another, and their tree is ordered,
 //!   balanced, and right about the longest gap below each node.
 //! - **V3** A span is the arena's, or exactly one CPU's. A CPU changes only its own spans' records,
@@ -105,7 +112,9 @@
 //!   when it is released, as any other.
 //! - **V8** A request fails for want of space only if at one moment during the call no gap of its
 //!   length and alignment existed, while no page was lazy, kept, in a span, or in a list of deferred areas. (Without recycling,
-//!   vmap blocks with a live slot stay what they are.)
+//!   vmap blocks with a live slot stay what they are.) So does one that must not wait, where it can know that: all these pages
+//!   together are too few, or all of them were in the arena when it looked there. Else it fails with `WouldWait`, and only
+//!   after it has looked at all that its CPU has and at the arena, with all free that needs neither an unmap nor a flush.
 //!
 //! - **V9** An area is lazy or waiting as a whole: at rest all of its pages are in one state, and
 //!   its header says whether it is live, kept or freed. Only the CPU that has a span moves pages of
@@ -163,7 +172,7 @@
 //!
 //! # What is not here
 //! Protections other than readable and writable, huge mappings by the engine's choice (a platform
-//! may use them for long runs), NUMA.
+//! may use them for long runs; [`AreaRequest::huge`] aligns an area for them), NUMA.
 //!
 //! # Sources
 //! Gaps in an augmented tree instead of a walk between busy areas: U. Rezki, "improve vmalloc

@@ -38,6 +38,10 @@ impl<'m, P: RangePlatform> Space<'m, P> {
             }
             let (number, place) = self.spans.place(at);
             if self.spans.get(number).owner() == SpanOwner::Arena {
+                if at + 1 < end && self.has_guard_before(at + 1) {
+                    self.verify_guard_before(at)?;
+                    at += 1;
+                }
                 let pages = self.verify_area(at, end)?;
                 let header = self.table.header(at);
                 freed_in_arena += u32::from(header.map(AreaHeader::state) == Some(AreaState::Lazy));
@@ -125,6 +129,19 @@ impl<'m, P: RangePlatform> Space<'m, P> {
             0,
             areas == freed_in_arena,
         )
+    }
+
+    /// Checks the guard page before the area that starts behind it.
+    fn verify_guard_before(&self, at: u32) -> Result<(), Broken> {
+        let starts_at = |page| {
+            let (number, place) = self.spans.place(page);
+            self.spans.get(number).starts_at(place)
+        };
+        let is_guard = !starts_at(at) && starts_at(at + 1);
+        self.check("V1: a guard page is before its area", at, is_guard)?;
+        let found = self.find(self.page(at));
+        let same = found.is_some_and(|area| area.start == self.page(at + 1));
+        self.check("V4: an area is found from its guard page", at, same)
     }
 
     /// Checks the area that starts at a page. Returns its length.

@@ -526,13 +526,14 @@ impl<'s, 'm> ObjectPair<'s, 'm> {
                 Ok(()) | Err(RangeError::NoSpace { .. }),
                 RangeError::TooManyFrames { frames, .. },
             ) => pages > frames,
-            (Ok(()), RangeError::NoSpace { .. }) => !may_wait || was_hit || self.summary.faults > 0,
+            (Ok(()), RangeError::NoSpace { .. }) => was_hit || self.summary.faults > 0,
+            (Ok(()) | Err(RangeError::NoSpace { .. }), RangeError::WouldWait) => !may_wait,
             (Ok(()) | Err(RangeError::NoSpace { .. }), RangeError::Frames(error)) => {
                 let free = self.zone.stats().nr_free_pages;
                 self.check_last_resort(request, failed)?;
                 match error {
                     AllocError::Exhausted => was_hit || free < pages,
-                    AllocError::WouldWait => !may_wait && self.case.zone.cpus > 1,
+                    AllocError::WouldWait => !may_wait,
                     _ => false,
                 }
             }

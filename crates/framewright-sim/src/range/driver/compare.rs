@@ -97,7 +97,7 @@ impl RangePair<'_, '_> {
             let mut say = |what: String| {
                 wrong.get_or_insert(what);
             };
-            if info.start.0 < end {
+            if info.start.0 - info.guard_before < end {
                 say(format!("{info:?} is listed, and overlaps the one before"));
             }
             end = info.start.0 + info.pages + info.guard;

@@ -5,7 +5,7 @@ mod compare;
 mod deferred;
 
 use super::calls::{self, OWN_FRAMES, RangeRequest, covers};
-use super::{ModelArea, RangeCase, RangeModel, RangeOp};
+use super::{ModelArea, ModelExtent, RangeCase, RangeModel, RangeOp};
 use crate::difference::{Difference, Finding, RunSummary, differ};
 use crate::drive::{self, CpuSeats, InStep as _, in_step};
 use crate::{Machine, Paging, PoolFrames, Random};
@@ -114,6 +114,8 @@ impl drive::InStep for RangePair<'_, '_> {
                 kind,
                 pages,
                 align_bytes,
+                guard_before,
+                huge,
                 zero,
                 context,
             } => {
@@ -125,6 +127,8 @@ impl drive::InStep for RangePair<'_, '_> {
                     kind,
                     pages: pages.min(pages_max),
                     align_bytes: if is_ram { Page::BYTES } else { align_bytes },
+                    guard_before: guard_before && !is_ram,
+                    huge,
                     zero: zero && kind == AreaKind::Vmalloc,
                     context,
                     // `map_ram` has no tag.
@@ -180,12 +184,12 @@ impl drive::InStep for RangePair<'_, '_> {
                 let page = self.page(at);
                 let frame = self.paging.access(CpuId(cpu), page);
                 match self.model.covering(page) {
-                    Some(area) if page.0 < area.start.0 + area.pages => {
+                    Some(area) if (area.start.0..area.start.0 + area.pages).contains(&page.0) => {
                         let area = *area;
                         self.touch(cpu, &area, page.0 - area.start.0)
                     }
                     Some(area) if frame.is_some() => {
-                        differ!("page {page} behind {area:?} reaches {frame:?}")
+                        differ!("page {page} beside {area:?} reaches {frame:?}")
                     }
                     _ => Ok(()),
                 }
@@ -286,7 +290,10 @@ impl<'s, 'm> RangePair<'s, 'm> {
     }
 
     fn alloc(&mut self, request: RangeRequest) -> Result<(), Difference> {
-        let covers = covers(request.kind, request.pages);
+        let extent = ModelExtent {
+            before: request.guard_before.into(),
+            covers: covers(request.kind, request.pages),
+        };
         let failed = self.paging.machine().failed();
         let (paging, pool_frames) = (self.paging, self.case.pool_frames);
         self.vmalloc_calls += u64::from(request.kind == AreaKind::Vmalloc);
@@ -295,8 +302,8 @@ impl<'s, 'm> RangePair<'s, 'm> {
         });
         let was_hit = paging.machine().failed() != failed;
         match got {
-            Ok(start) => self.served(&request, start, covers),
-            Err(error) => self.refused(&request, covers, error, was_hit),
+            Ok(start) => self.served(&request, start, extent),
+            Err(error) => self.refused(&request, extent, error, was_hit),
         }
     }
 
@@ -304,8 +311,17 @@ impl<'s, 'm> RangePair<'s, 'm> {
         &mut self,
         request: &RangeRequest,
         start: Page,
-        covers: u64,
+        mut extent: ModelExtent,
     ) -> Result<(), Difference> {
+        // A kept area may have a guard page before it that this request did not ask for.
+        let has_before = self
+            .space
+            .find(start)
+            .is_some_and(|area| area.guard_before != 0);
+        if has_before && request.kind == AreaKind::Vmalloc {
+            extent.before = 1;
+        }
+        let ModelExtent { covers, .. } = extent;
         let &RangeRequest {
             kind,
             pages,
@@ -315,11 +331,11 @@ impl<'s, 'm> RangePair<'s, 'm> {
         } = request;
         // If it was served there was room, so only the request itself can be wrong.
         let must = self.model.check(pages, align_bytes);
-        if let Some(objection) = self.model.objection(start, covers, align_bytes) {
+        if let Some(objection) = self.model.objection(start, extent, align_bytes) {
             return differ!("{request:?} was served: {objection}; the model says {must:?}");
         }
         must.map_err(|error| Difference(format!("{request:?} was served at {start}: {error}")))?;
-        let area = self.model.alloc(start, pages, covers, kind, tag);
+        let area = self.model.alloc(start, pages, extent, kind, tag);
         self.summary.served += 1;
         self.expected.live_pages += covers;
         match kind {
@@ -343,14 +359,14 @@ impl<'s, 'm> RangePair<'s, 'm> {
     fn refused(
         &mut self,
         request: &RangeRequest,
-        covers: u64,
+        extent: ModelExtent,
         error: RangeError,
         was_hit: bool,
     ) -> Result<(), Difference> {
         self.summary.refused += 1;
         let must = self
             .model
-            .must_alloc(request.pages, covers, request.align_bytes);
+            .must_alloc(request.pages, extent, request.align_bytes);
         let may_wait = request.context.may_block;
         let has_blocks = request.kind == AreaKind::Ram || self.expected.vm_map_ram > 0;
         let pins = !self.case.config.recycle && has_blocks;
@@ -362,23 +378,35 @@ impl<'s, 'm> RangePair<'s, 'm> {
             && request.pages > pool
             && self
                 .model
-                .could_serve(request.pages, covers, request.align_bytes);
+                .could_serve(request.pages, extent, request.align_bytes);
+        // What is free, lazy or kept: a request that must not wait knows that much without waiting.
+        let others = self.case.layout.pages - self.expected.live_pages;
+        let may_have =
+            others >= extent.covers.saturating_add(extent.before) || self.deferred().areas != 0;
         let is_right = match (must, error) {
             (_, RangeError::TooManyFrames { pages, frames }) => {
                 is_beyond && (pages, frames) == (request.pages, pool)
             }
             _ if is_beyond => false,
             (Err(must), _) if must == error => true,
-            // A request that may not wait does not purge, pages that failed to be unmapped are not
-            // free, and without recycling slots need a whole block, and keep all of it.
+            // Pages that failed to be unmapped are not free, and without recycling slots need a whole block, and keep
+            // all of it.
             (Ok(()), RangeError::NoSpace { pages, align_bytes }) => {
                 (pages, align_bytes) == (request.pages, request.align_bytes)
-                    && (!may_wait || was_hit || self.summary.faults > 0 || pins)
+                    && (was_hit || self.summary.faults > 0 || pins)
             }
+            // A request that may not wait does not purge, and maps several runs only below the bound on lazy pages.
+            (Ok(()) | Err(RangeError::NoSpace { .. }), RangeError::WouldWait) => {
+                !may_wait && (may_have || request.kind != AreaKind::Plain && must.is_ok())
+            }
+            (
+                Ok(()) | Err(RangeError::NoSpace { .. }),
+                RangeError::Frames(AllocError::WouldWait),
+            ) => !may_wait && request.kind == AreaKind::Vmalloc,
             (Ok(()) | Err(RangeError::NoSpace { .. }), RangeError::Frames(error)) => {
                 error == AllocError::Exhausted
                     && request.kind == AreaKind::Vmalloc
-                    && (!may_wait || was_hit || frames_left < request.pages)
+                    && (was_hit || frames_left < request.pages)
             }
             (Ok(()), RangeError::Map(MapError::Limit { max })) => {
                 // All pages of plain areas may be mapped; without plain areas, this is exact.
@@ -392,7 +420,8 @@ impl<'s, 'm> RangePair<'s, 'm> {
             _ => false,
         };
         if is_right {
-            self.expected.failures += u64::from(matches!(error, RangeError::NoSpace { .. }));
+            let is_for_space = matches!(error, RangeError::NoSpace { .. } | RangeError::WouldWait);
+            self.expected.failures += u64::from(is_for_space);
             Ok(())
         } else {
             differ!("V8: {request:?}: the engine says {error:?}, the model {must:?}")
@@ -471,6 +500,8 @@ impl<'s, 'm> RangePair<'s, 'm> {
             kind: AreaKind::Plain,
             pages,
             align_bytes: Page::BYTES,
+            guard_before: false,
+            huge: false,
             zero: false,
             context: Context::NOWAIT,
             tag: 7,

@@ -308,6 +308,8 @@ where
         let area = AreaRequest {
             pages: request.bytes.div_ceil(Page::BYTES),
             align_bytes: request.align_bytes,
+            guard_before: false,
+            huge: false,
             zero: request.zero,
             context: request.context,
             tag: request.tag,

@@ -51,10 +51,12 @@ pub enum AreaState {
 /// An area, as a lookup or a listing finds it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AreaInfo {
-    /// Its first page.
+    /// The first page that its user has.
     pub start: Page,
-    /// Its length in pages, without the guard page.
+    /// Its length in pages, without the guard pages.
     pub pages: u64,
+    /// The guard pages before it: 0 or 1.
+    pub guard_before: u64,
     /// The guard pages behind it: 0 or 1.
     pub guard: u64,
     /// The call that made it.

@@ -20,7 +20,7 @@ impl AreaInfo {
     /// 0x00007f2c40003000-0x00007f2c40005000    8192 unpurged vm_area
     /// ```
     ///
-    /// The address range and its bytes include the guard page; `pages=` counts frames. As in Linux,
+    /// The address range and its bytes include the guard pages; `pages=` counts frames. As in Linux,
     /// a freed area that is not yet purged has no caller, nor has a mapping of the caller's frames.
     /// An area that is kept constructed, which Linux does not know, says so behind its kind. So does one whose free is
     /// deferred; it has no caller either. (Linux goes on to list that one as allocated.)
@@ -38,19 +38,21 @@ impl<C: Fn(u32, &mut fmt::Formatter<'_>) -> fmt::Result> fmt::Display for Listed
         let AreaInfo {
             start,
             pages,
+            guard_before,
             guard,
             kind,
             state,
             tag,
         } = self.area;
+        let first = Page(start.0 - guard_before);
         let end = Page(start.0 + pages + guard);
         let address = |page: Page| page.0.wrapping_mul(Page::BYTES);
         write!(
             f,
             "{:#018x}-{:#018x} {:>7}",
-            address(start),
+            address(first),
             address(end),
-            (pages + guard) * Page::BYTES
+            (guard_before + pages + guard) * Page::BYTES
         )?;
         if state == AreaState::Lazy {
             return f.write_str(" unpurged vm_area");
@@ -82,9 +84,15 @@ mod tests {
     use std::string::{String, ToString};
 
     fn line(kind: AreaKind, state: AreaState, pages: u64, guard: u64) -> String {
+        line_of(kind, state, pages, [0, guard])
+    }
+
+    fn line_of(kind: AreaKind, state: AreaState, pages: u64, guards: [u64; 2]) -> String {
+        let [guard_before, guard] = guards;
         let area = AreaInfo {
             start: Page(0x7_f2c4_0000),
             pages,
+            guard_before,
             guard,
             kind,
             state,
@@ -109,6 +117,7 @@ mod tests {
             line(Vmalloc, Deferred, 1, 1),
             line(Vmalloc, Lazy, 2, 1),
             line(Plain, Live, 1 << 20, 1),
+            line_of(Vmalloc, Live, 2, [1, 1]),
         ];
         let expected = [
             "0x00007f2c40000000-0x00007f2c40003000   12288 load_module+0x12/0x34 pages=2 vmalloc",
@@ -118,6 +127,7 @@ mod tests {
             "0x00007f2c40000000-0x00007f2c40002000    8192 pages=1 vmalloc deferred",
             "0x00007f2c40000000-0x00007f2c40003000   12288 unpurged vm_area",
             "0x00007f2c40000000-0x00007f2d40001000 4294971392 load_module+0x12/0x34 ioremap",
+            "0x00007f2c3ffff000-0x00007f2c40003000   16384 load_module+0x12/0x34 pages=2 vmalloc",
         ];
         assert_eq!(lines, expected);
     }

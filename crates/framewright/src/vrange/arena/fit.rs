@@ -144,10 +144,12 @@ impl ReachChange {
 
 /// A request, in the form that the tree searches for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WantedGap {
+pub(in super::super) struct WantedGap {
     pages: u32,
     /// The alignment less one: of the absolute page number.
     mask: u64,
+    /// How many pages of the range come before the one that is aligned.
+    before: u32,
     /// The least reach of a gap that serves it.
     least: Reach,
 }
@@ -155,18 +157,29 @@ pub(super) struct WantedGap {
 impl WantedGap {
     /// `None` if the request makes no sense: no pages, or an alignment that is no power of two.
     #[inline]
-    pub(super) const fn new(pages: u32, align_pages: u64) -> Option<Self> {
-        if pages == 0 || pages > PAGES_MAX || !align_pages.is_power_of_two() {
+    pub(in super::super) const fn new(pages: u32, align_pages: u64) -> Option<Self> {
+        Self::aligned_behind(0, pages, align_pages)
+    }
+
+    /// The same for a range of which not the first page is aligned, but the one behind the first `before` ones.
+    #[inline]
+    pub(in super::super) const fn aligned_behind(
+        before: u32,
+        pages: u32,
+        align_pages: u64,
+    ) -> Option<Self> {
+        if pages <= before || pages > PAGES_MAX || !align_pages.is_power_of_two() {
             return None;
         }
         let align = align_pages.trailing_zeros() as u8;
         Some(Self {
             pages,
             mask: align_pages - 1,
+            before,
             least: Reach {
                 longest: pages,
                 // As long as its alignment, so its gap contains a whole aligned block.
-                order: if pages as u64 >= align_pages {
+                order: if (pages - before) as u64 >= align_pages {
                     align
                 } else {
                     0
@@ -181,7 +194,7 @@ impl WantedGap {
     }
 
     #[inline(always)]
-    pub(super) const fn pages(&self) -> u32 {
+    pub(in super::super) const fn pages(&self) -> u32 {
         self.pages
     }
 
@@ -198,10 +211,10 @@ impl WantedGap {
         reach.covers(self.least)
     }
 
-    /// The first aligned page of the window at or after `page`, if the number range has one.
+    /// The first page of the window at or after `page` where the range may start, if the number range has one.
     #[inline(always)]
     pub(super) const fn aligned(&self, base: u64, page: u32) -> Option<u64> {
-        let skip = (base + page as u64).wrapping_neg() & self.mask;
+        let skip = (base + page as u64 + self.before as u64).wrapping_neg() & self.mask;
         (page as u64).checked_add(skip)
     }
 

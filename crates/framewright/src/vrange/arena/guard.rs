@@ -167,9 +167,7 @@ pub(crate) struct ArenaGuard<'m> {
 }
 
 impl ArenaGuard<'_> {
-    /// Takes `pages` pages, of which the absolute number of the first is a multiple of
-    /// `align_pages`, a power of two: the lowest there are (first fit). Returns the first page and
-    /// where the range lay in its gap.
+    /// Takes the lowest range that there is (first fit). Returns its first page and where it lay in its gap.
     ///
     /// The search is exact: `None` means that no gap has such a range.
     ///
@@ -177,16 +175,14 @@ impl ArenaGuard<'_> {
     /// gaps; O(1) if only the gap at the window's end is long enough. With another alignment
     /// O(log n) more for each gap of at most `pages + align_pages - 2` pages that lies below the
     /// found one and is long enough but has no aligned range.
-    ///
-    /// A request for no pages, or with an alignment that is no power of two, returns `None`.
     #[inline]
-    pub(crate) fn alloc(&mut self, pages: u32, align_pages: u64) -> Option<(u32, Fit)> {
-        let wanted = WantedGap::new(pages, align_pages)?;
+    pub(in super::super) fn alloc_wanted(&mut self, wanted: &WantedGap) -> Option<(u32, Fit)> {
+        let pages = wanted.pages();
         let base = self.arena.base;
         // Refuses if no page of the window is aligned so, or too few pages follow it.
         wanted.start_in(base, 0, self.arena.table.pages())?;
         let mut path = Path::new();
-        if let Some(start) = self.arena.tree().find(&wanted, &mut path) {
+        if let Some(start) = self.arena.tree().find(wanted, &mut path) {
             let depth = path.depth();
             let fit = self.cut(&mut path, depth, start, pages);
             return Some((start, fit));

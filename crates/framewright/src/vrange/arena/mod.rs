@@ -8,5 +8,6 @@ mod record;
 mod tree;
 
 pub(crate) use fit::Fit;
+pub(super) use fit::WantedGap;
 pub(super) use guard::{Arena, ArenaGuard};
 pub(super) use record::ArenaRecord;

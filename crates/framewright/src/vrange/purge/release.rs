@@ -244,9 +244,9 @@ impl<P: RangePlatform> Held<'_, '_, P> {
                 break;
             }
             self.words.areas_ready.set_link(header.next());
-            self.clear_arena_start(at);
+            let before = self.clear_arena_start(at);
             self.words.counters.released.add(header.pages().into());
-            areas[count] = (at, header.pages());
+            areas[count] = (at - before, before + header.pages());
             count += 1;
         }
         self.give_to_arena(&areas[..count]);

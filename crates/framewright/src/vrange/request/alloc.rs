@@ -4,7 +4,8 @@
 //!     fast path      the bump of the current span
 //!     in the seat    the inbox; then, if it is small, the current span, others of the CPU's, a new
 //!                    one; then an area of its length that has waited; then a cut from the arena
-//!     may it wait?   own kept areas go and own lazy pages are purged, in parts, and the same is tried again
+//!     may it wait?   own kept areas go and own lazy pages are purged, in parts, and the same is tried again;
+//!                    if not, what has waited becomes free, and all of the CPU's own spans are searched
 //!     at rest        `slow`: all CPUs stopped, everything purged, spans dissolved (V8)
 //! ```
 //!
@@ -14,15 +15,16 @@
 use super::super::error::Poisoned;
 use super::super::purge::ReleasePart;
 use super::super::seat::{Choice, Held};
-use super::super::space::{RELEASES, SpaceCounters};
+use super::super::space::RELEASES;
 use super::super::span::SpanBits;
 use super::super::{AreaHeader, AreaKind, RangeError, RangeSeat, Space};
 use super::AreaRequest;
+use super::need::PageNeed;
 use crate::frame::FrameSource;
 use crate::platform::RangePlatform;
 use crate::seats::Inboxes;
-use crate::sync::{CounterWord, clear_bits, set_bits};
-use crate::units::{Context, Page};
+use crate::sync::{clear_bits, set_bits};
+use crate::units::Page;
 
 /// How many of its waiting areas one allocation from the arena gives back first.
 pub(super) const GIVES: usize = 8;
@@ -33,19 +35,10 @@ const LOOKS: usize = 16;
 /// Purgeable pages of a CPU that are worth a flush where the window is crowded.
 const WORTH_A_FLUSH: u64 = 512;
 
-/// The pages and the alignment that a request needs, guard page included.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in super::super) struct PageNeed {
-    pub(in super::super) pages: u32,
-    /// A power of two.
-    pub(in super::super) align_pages: u64,
-    pub(in super::super) context: Context,
-}
-
 impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// Allocates address space \[`get_vm_area`\]: as many pages as asked for, and a guard page
-    /// behind them. It maps nothing; the caller maps what it wants into the area's pages (never
-    /// into the guard page).
+    /// behind them, and before them if that was asked for. It maps nothing; the caller maps what it
+    /// wants into the area's pages (never into a guard page).
     ///
     /// Uses the address space that this CPU has at hand; in the arena it takes the lowest address.
     /// Mostly some nanoseconds. It waits for no other CPU, unless it would fail and the context
@@ -53,8 +46,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// spans.
     ///
     /// # Errors
-    /// The window can never serve the request, or there is no gap (V8; without `may_block`, none at
-    /// hand). Nothing has changed then.
+    /// The window can never serve the request, or there is no gap (V8); without `may_block` it
+    /// [would have to wait](RangeError::WouldWait) for one. Nothing has changed then.
     #[inline]
     pub fn alloc_area(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
         self.alloc_kind(request, AreaKind::Plain)
@@ -73,6 +66,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         if request.pages.wrapping_sub(1) < small.saturating_sub(1)
             && request.align_bytes <= Page::BYTES
             && request.align_bytes.is_power_of_two()
+            && !request.guard_before
             && self.try_enter()
         {
             let cursor = self.words.cursor.page();
@@ -93,13 +87,18 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     fn alloc_slow(&mut self, request: &AreaRequest, kind: AreaKind) -> Result<Page, RangeError> {
         // The fast path may have entered the seat while another CPU claimed it.
         self.exit();
-        let need = match self.space.need(request) {
+        let need = match PageNeed::of(request, self.space.start(), self.space.pages()) {
             Ok(need) => need,
             Err(error @ RangeError::NoSpace { .. }) => return Err(self.failed(error)),
             Err(error) => return Err(error),
         };
         let header = AreaHeader::live(kind, need.pages, request.tag);
         let begin = self.space.last_standstill();
+        if let Some(aligned) = need.for_huge_pages(request.huge)
+            && let Some(at) = self.alloc_preferred(&aligned, header)?
+        {
+            return Ok(self.space.page(at));
+        }
         let at_once = match self.space.is_for_spans(&need) {
             true => self.prepare_spans(&need, header)?,
             false => self.prepare_arena(&need, header)?,
@@ -110,8 +109,11 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         self.enter()?;
         let mut found = self.held().alloc_at_hand(&need, header, &mut self.frames);
         self.exit();
-        if found.is_none() && request.context.may_block {
-            found = self.alloc_purged(&need, header)?;
+        if found.is_none() {
+            found = match request.context.may_block {
+                true => self.alloc_purged(&need, header)?,
+                false => self.alloc_at_once(&need, header, begin)?,
+            };
         }
         let found = match found {
             None if request.context.may_block && !self.space.is_exhausted_since(begin) => {
@@ -161,6 +163,26 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         Ok(None)
     }
 
+    /// Serves a request that prefers an alignment, if the arena can at once: the request succeeds without it, too.
+    #[cold]
+    fn alloc_preferred(
+        &mut self,
+        need: &PageNeed,
+        header: AreaHeader,
+    ) -> Result<Option<u32>, Poisoned> {
+        let waited = self.prepare_arena(need, header)?;
+        if waited.is_some() {
+            return Ok(waited);
+        }
+        self.enter()?;
+        let at = self.held().alloc_in_arena(need, 0, &mut self.frames);
+        if let Some(at) = at {
+            self.held().finish_in_arena(at, header, need);
+        }
+        self.exit();
+        Ok(at)
+    }
+
     /// Has an area of its length that waited serve a request for the arena, and releases some others.
     pub(super) fn prepare_arena(
         &mut self,
@@ -173,7 +195,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             let part = &mut ReleasePart::new(&self.frames);
             let (at, is_part) = held.take_waiting(need, part, &mut self.frames);
             if let Some(at) = at {
-                held.finish_in_arena(at, header);
+                held.finish_in_arena(at, header, need);
             }
             self.exit();
             if at.is_none() && !is_part {
@@ -252,40 +274,9 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
 impl<P> Space<'_, P> {
     /// Whether a span serves it.
     pub(super) fn is_for_spans(&self, need: &PageNeed) -> bool {
-        need.pages <= self.small_max && need.align_pages <= u64::from(self.spans.pages())
-    }
-
-    /// The pages and the alignment that a request needs in this window.
-    ///
-    /// # Errors
-    /// The window could not serve it even if all of it were free.
-    pub(super) fn need(&self, request: &AreaRequest) -> Result<PageNeed, RangeError> {
-        let &AreaRequest {
-            pages, align_bytes, ..
-        } = request;
-        if pages == 0 {
-            return Err(RangeError::Empty);
-        }
-        if !align_bytes.is_power_of_two() {
-            return Err(RangeError::Align { bytes: align_bytes });
-        }
-        if pages > self.pages() {
-            return Err(RangeError::TooLong { pages });
-        }
-        let align_pages = (align_bytes / Page::BYTES).max(1);
-        // Refuses a request that no address can serve. Uses masks, because a division would cost as
-        // much as all the rest.
-        let below = align_pages - 1;
-        let first = self.start().0.checked_add(below);
-        let end = first.and_then(|first| (first & !below).checked_add(pages + 1));
-        match end {
-            Some(end) if end <= self.start().0 + self.pages() => Ok(PageNeed {
-                pages: pages as u32 + 1,
-                align_pages,
-                context: request.context,
-            }),
-            _ => Err(RangeError::NoSpace { pages, align_bytes }),
-        }
+        need.before == 0
+            && need.pages <= self.small_max
+            && need.align_pages <= u64::from(self.spans.pages())
     }
 }
 
@@ -305,9 +296,12 @@ impl<P: RangePlatform> Held<'_, '_, P> {
     }
 
     /// Makes an area of the arena live.
-    pub(super) fn finish_in_arena(&self, at: u32, header: AreaHeader) {
+    pub(super) fn finish_in_arena(&self, at: u32, header: AreaHeader, need: &PageNeed) {
         let spans = self.space.spans;
         self.space.table.set_header(at, header);
+        if need.before != 0 {
+            self.space.mark_guard_before(at, true);
+        }
         let (number, place) = spans.place(at);
         let (last, _) = spans.place(at + header.pages() - 1);
         for covered in number + 1..=last {
@@ -317,15 +311,20 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         // a span.
         let starts = &self.span(number).bits(SpanBits::Starts)[(place / 64) as usize];
         set_bits(starts, 1 << (place % 64), P::ALONE);
-        count_of_alloc(&self.words.counters, header.kind()).add(1);
+        self.words.counters.allocs_of(header.kind()).add(1);
         self.words.live.add(u64::from(header.pages()));
     }
 
-    /// Clears the start of an area of the arena, which has ended.
-    pub(in super::super) fn clear_arena_start(&self, at: u32) {
+    /// Clears the start of an area of the arena, which has ended. Returns how many guard pages before it have ended too.
+    pub(in super::super) fn clear_arena_start(&self, at: u32) -> u32 {
+        let before = u32::from(self.space.has_guard_before(at));
+        if before != 0 {
+            self.space.mark_guard_before(at, false);
+        }
         let (number, place) = self.space.spans.place(at);
         let starts = &self.span(number).bits(SpanBits::Starts)[(place / 64) as usize];
         clear_bits(starts, 1 << (place % 64), P::ALONE);
+        before
     }
 
     /// What can be done without stopping others, and without purging what may be much.
@@ -361,7 +360,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             0
         };
         let at = self.alloc_in_arena(need, gives, frames)?;
-        self.finish_in_arena(at, header);
+        self.finish_in_arena(at, header, need);
         Some(at)
     }
 
@@ -380,18 +379,40 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         self.release_kept(false, frames);
         self.purge_lazy();
         if let (Some(at), _) = self.take_waiting(need, &mut ReleasePart::whole(), frames) {
-            self.finish_in_arena(at, header);
+            self.finish_in_arena(at, header, need);
             return Some(at);
         }
         self.release_all(frames);
         if self.space.is_for_spans(need)
-            && let Some(at) = self.take_anywhere(need.pages, need.align_pages as u32)
+            && let Some(at) = self.alloc_in_spans(need, need.align_pages as u32)
         {
             self.finish(at, header);
             return Some(at);
         }
         let at = self.alloc_in_arena(need, 0, frames)?;
-        self.finish_in_arena(at, header);
+        self.finish_in_arena(at, header, need);
+        Some(at)
+    }
+
+    /// All that this CPU has itself, without a purge: a search of its spans and of the arena, to which it has given those
+    /// that are entirely free.
+    pub(super) fn alloc_from_own(
+        &self,
+        need: &PageNeed,
+        header: AreaHeader,
+        frames: &mut impl FrameSource,
+    ) -> Option<u32> {
+        let (pages, align) = (need.pages, need.align_pages as u32);
+        if self.space.is_for_spans(need)
+            && let Some(at) = (self.take_current(pages, align))
+                .or_else(|| self.take_listed(pages, align, Choice::Any))
+        {
+            self.finish(at, header);
+            return Some(at);
+        }
+        self.return_all_empties();
+        let at = self.alloc_in_arena(need, 0, frames)?;
+        self.finish_in_arena(at, header, need);
         Some(at)
     }
 
@@ -407,17 +428,6 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             return self.take_current(pages, align);
         }
         self.take_listed(pages, align, Choice::Poor)
-    }
-
-    fn take_anywhere(&self, pages: u32, align: u32) -> Option<u32> {
-        self.take_current(pages, align)
-            .or_else(|| self.take_listed(pages, align, Choice::Rich))
-            .or_else(|| {
-                self.take_span()
-                    .then(|| self.take_current(pages, align))
-                    .flatten()
-            })
-            .or_else(|| self.take_listed(pages, align, Choice::Poor))
     }
 
     /// An area of the arena that this CPU freed, of exactly the length asked for, that is ready: of
@@ -448,6 +458,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             if header.pages() == need.pages
                 && zeroes >= need.align_pages.trailing_zeros()
                 && zeroes < least
+                && space.has_guard_before(at) == (need.before != 0)
             {
                 least = zeroes;
                 best = Some((at, before, next));
@@ -481,14 +492,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         if gives != 0 {
             self.release_areas(gives, frames);
         }
-        self.space.cut(self.words, need.pages, need.align_pages)
-    }
-}
-
-/// The counter of allocations of that kind.
-const fn count_of_alloc(counters: &SpaceCounters, kind: AreaKind) -> &CounterWord {
-    match kind {
-        AreaKind::Plain | AreaKind::Vmalloc => &counters.allocs,
-        AreaKind::Ram => &counters.map_ram,
+        let first = self.space.cut(self.words, &need.wanted()?)?;
+        Some(first + need.before)
     }
 }

@@ -5,26 +5,31 @@
 //!   in a strict space      its header says live; its frames, which it still has, are mapped
 //! ```
 //!
-//! It takes the latest area of its length that is aligned as it asks. If the seat's lists have none, it looks among those
-//! that wait (in a strict space), or in the depot (else), before a request builds one.
+//! It takes the latest area of its length that is aligned as it asks, and has a guard page before it if it asks for that. If
+//! the seat's lists have none, it looks among those that wait (in a strict space), or in the depot (else), before a request
+//! builds one.
+//!
+//! Before a request fails, what this CPU keeps goes, and what it has made lazy; in a request that must not wait, what needs
+//! neither an unmap nor a flush.
 
 use super::super::areas::KEPT_MAX;
 use super::super::error::Poisoned;
 use super::super::purge::ReleasePart;
 use super::super::seat::Held;
-use super::super::{AreaHeader, AreaKind, RangeFreeError, RangeSeat};
+use super::super::{AreaHeader, AreaKind, RangeError, RangeFreeError, RangeSeat};
 use super::AreaRequest;
-use super::alloc::PageNeed;
+use super::need::PageNeed;
 use super::undo::UnknownArea;
-use crate::frame::FrameSource;
+use crate::frame::{AllocError, FrameSource};
 use crate::platform::parts::{PART_FRAMES, zero_run};
 use crate::platform::{OrElse, RangePlatform};
+use crate::seats::{SeatSet, Standstill};
 use crate::units::Page;
 
 /// How many kept areas of a strict space go in one hold of the seat.
 const RETIRED: usize = 16;
 
-impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
+impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
     /// Makes the latest kept area of that length live again, if it fits. The caller is in a busy seat; on success this
     /// leaves the seat.
     #[inline(always)]
@@ -41,18 +46,23 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         // No more than `KEPT_MAX`.
         let pages = request.pages as u32;
         let held = self.held();
-        let is_aligned = || is_aligned(self.space.start().0, request.align_bytes);
+        let space = self.space;
+        let will_do = || {
+            let is_aligned = is_aligned(space.start().0, request.align_bytes);
+            move |at| is_aligned(at) && (!request.guard_before || space.has_guard_before(at))
+        };
         if self.space.config.strict && !held.kept().has(pages) {
             // The generation of some may have passed.
             held.release_span(&mut ReleasePart::keeping(&self.frames), &mut self.frames);
         }
-        if let Some(at) = held.kept().take(pages, is_aligned()) {
+        if let Some(at) = held.kept().take(pages, will_do()) {
             return self.hand_out_kept(at, pages, request);
         }
-        if !held.fetch_kept(pages, is_aligned()) {
+        if !held.fetch_kept(pages, will_do()) {
             return None;
         }
-        self.take_constructed(request)
+        let at = held.kept().take_latest(pages, will_do())?;
+        self.hand_out_kept(at, pages, request)
     }
 
     /// Makes an area live that was taken out of the lists, and leaves the seat. In a strict space it is mapped, too,
@@ -238,6 +248,93 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         let found = self.held().alloc_ram(need, header, &mut self.frames);
         self.exit();
         Ok(found)
+    }
+
+    /// Builds an area for a request that must not wait and has found too few frames: once more, after what has waited has
+    /// given its frames back.
+    ///
+    /// # Errors
+    /// As `construct`; and frames [may be there](AllocError::WouldWait) behind freed areas.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn construct_at_once(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
+        self.release_at_once()?;
+        self.release_waiting();
+        match self.construct(request, false, false) {
+            Err((RangeError::Frames(_), _)) if self.space.has_spare() => {
+                Err(RangeError::Frames(AllocError::WouldWait))
+            }
+            made => made.map_err(|(error, _)| error),
+        }
+    }
+
+    /// In a strict space this CPU's kept areas go, which have no mapping: they wait, but for no flush.
+    fn release_at_once(&mut self) -> Result<(), Poisoned> {
+        match self.space.config.strict {
+            true => self.retire_all_kept(),
+            false => Ok(()),
+        }
+    }
+
+    /// What a request that must not wait can still do: in a strict space this CPU's kept areas go, which have no mapping. What
+    /// has waited is made free, in parts, and after each part it looks once more.
+    ///
+    /// # Errors
+    /// There is nothing, and a request that may wait might find some: [`RangeError::WouldWait`].
+    #[cold]
+    #[inline(never)]
+    pub(super) fn alloc_at_once(
+        &mut self,
+        need: &PageNeed,
+        header: AreaHeader,
+        begin: Standstill,
+    ) -> Result<Option<u32>, RangeError> {
+        self.look_at_once(need, begin, |held, frames| {
+            held.alloc_from_own(need, header, frames)
+        })
+    }
+
+    /// The same for a slot.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn ram_at_once(
+        &mut self,
+        need: &PageNeed,
+        header: AreaHeader,
+        begin: Standstill,
+    ) -> Result<Option<u32>, RangeError> {
+        self.look_at_once(need, begin, |held, frames| {
+            held.return_all_empties();
+            held.try_ram(need, header, frames)
+        })
+    }
+
+    fn look_at_once(
+        &mut self,
+        need: &PageNeed,
+        begin: Standstill,
+        look: impl Fn(&Held<'_, 'm, P>, &mut F) -> Option<u32>,
+    ) -> Result<Option<u32>, RangeError> {
+        self.release_at_once()?;
+        loop {
+            let part = ReleasePart::new(&self.frames);
+            self.enter()?;
+            let happened = self.space.happened();
+            let has_more = self.held().release_part(part, &mut self.frames);
+            let found = look(&self.held(), &mut self.frames);
+            self.exit();
+            if found.is_some() {
+                return Ok(found);
+            }
+            if !has_more {
+                let may_have = self.space.may_have_after_a_wait(need, happened, begin);
+                return match may_have {
+                    true => Err(self.failed(RangeError::WouldWait)),
+                    false => Ok(None),
+                };
+            }
+            self.space.platform.interrupt_window();
+        }
     }
 
     /// Gives back the kept areas of this CPU and of the depot, frames and all: as many pages as there are at first,

@@ -3,6 +3,7 @@
 mod alloc;
 mod free;
 mod kept;
+mod need;
 mod ram;
 mod slow;
 mod undo;
@@ -13,11 +14,16 @@ use crate::units::{Context, Frame, Page, Run};
 /// A request for an area.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AreaRequest {
-    /// The length in pages, without the guard page behind it.
+    /// The length in pages, without the guard pages.
     pub pages: u64,
     /// The alignment of the first byte's address, in bytes: a power of two; any page will do for a
     /// page's or less.
     pub align_bytes: u64,
+    /// Whether a guard page lies before the area, too: for a stack, which grows down.
+    pub guard_before: bool,
+    /// Whether large entries of page tables should be possible: an area of at least 512 pages then begins at a multiple of
+    /// 512 pages, where a gap allows that at once.
+    pub huge: bool,
     /// Whether the area's contents must be zero.
     pub zero: bool,
     /// What the caller may do while it waits.
@@ -34,6 +40,8 @@ impl AreaRequest {
         Self {
             pages,
             align_bytes: Page::BYTES,
+            guard_before: false,
+            huge: false,
             zero: false,
             context: Context::ANY,
             tag: 0,
@@ -44,6 +52,21 @@ impl AreaRequest {
     #[must_use]
     pub const fn aligned_to(mut self, bytes: u64) -> Self {
         self.align_bytes = bytes;
+        self
+    }
+
+    /// The same, with a guard page on both sides. Such an area comes from the arena, or is a kept one that has both.
+    #[must_use]
+    pub const fn guarded(mut self) -> Self {
+        self.guard_before = true;
+        self
+    }
+
+    /// The same for [large entries](Self::huge) \[`vmalloc_huge`\]. In a crowded window that costs space: the area ends
+    /// with a guard page, and the next one that is aligned so begins 511 pages behind that.
+    #[must_use]
+    pub const fn for_huge_pages(mut self) -> Self {
+        self.huge = true;
         self
     }
 

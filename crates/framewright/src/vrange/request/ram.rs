@@ -6,8 +6,9 @@ use super::super::purge::lazy_pages;
 use super::super::seat::{Held, slot_of};
 use super::super::span::{Span, SpanBits, SpanOwner, SpanPlace, bits};
 use super::super::{AreaHeader, AreaKind, RangeError, RangeFreeError, RangeSeat};
-use super::alloc::{GIVES, PageNeed};
+use super::alloc::GIVES;
 use super::as_one_run;
+use super::need::PageNeed;
 use crate::frame::FrameSource;
 use crate::platform::{MapError, OrElse, RangePlatform, surely};
 use crate::seats::Inboxes;
@@ -25,7 +26,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// some of them can be mapped.
     ///
     /// # Errors
-    /// There is no frame, or more than the window has pages; no gap (V8); or the platform could not
+    /// There is no frame, or more than the window has pages; no gap (V8), or none at once; or the platform could not
     /// map them: then none is mapped, and pages that were mapped for a moment are lazy. Otherwise
     /// nothing has changed.
     #[inline(always)]
@@ -138,6 +139,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         }
         let need = PageNeed {
             pages: pages as u32,
+            before: 0,
             align_pages: 1,
             context,
         };
@@ -146,8 +148,11 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         self.enter()?;
         let mut found = self.held().ram_at_hand(&need, header, &mut self.frames);
         self.exit();
-        if found.is_none() && context.may_block {
-            found = self.ram_purged(&need, header)?;
+        if found.is_none() {
+            found = match context.may_block {
+                true => self.ram_purged(&need, header)?,
+                false => self.ram_at_once(&need, header, begin)?,
+            };
         }
         let found = match found {
             None if context.may_block && !self.space.is_exhausted_since(begin) => {
@@ -263,14 +268,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             self.words.counters.failures.add(1);
         }
         self.exit();
-        if fits {
-            Ok(Some(pages))
-        } else {
-            Err(RangeError::NoSpace {
-                pages: frames.len() as u64,
-                align_bytes: Page::BYTES,
-            })
-        }
+        fits.then_some(Some(pages)).ok_or(RangeError::WouldWait)
     }
 
     /// Frees a live slot with some mapping as if it had never been live, for a caller that may wait.
@@ -398,7 +396,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         self.try_ram(need, header, frames)
     }
 
-    fn try_ram(
+    pub(super) fn try_ram(
         &self,
         need: &PageNeed,
         header: AreaHeader,
@@ -415,7 +413,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
             }
         }
         let at = self.alloc_in_arena(need, GIVES, frames)?;
-        self.finish_in_arena(at, header);
+        self.finish_in_arena(at, header, need);
         Some(at)
     }
 

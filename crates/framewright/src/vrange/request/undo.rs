@@ -151,8 +151,9 @@ impl<P: RangePlatform> Held<'_, '_, P> {
                 self.put_back(number, at, pages);
             }
             SpanOwner::Arena => {
-                self.clear_arena_start(at);
-                self.space.give(self.words, core::iter::once((at, pages)));
+                let before = self.clear_arena_start(at);
+                let all = (at - before, pages + before);
+                self.space.give(self.words, core::iter::once(all));
             }
             SpanOwner::Areas(_) | SpanOwner::Block(_) => return false,
         }

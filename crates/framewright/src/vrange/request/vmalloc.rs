@@ -21,6 +21,7 @@ use super::super::seat::Spill;
 use super::super::space::Moves;
 use super::super::{AreaKind, AreaState, RangeError, RangeFreeError, RangeSeat, Space};
 use super::AreaRequest;
+use super::need::{HUGE_PAGES, PageNeed};
 use super::undo::UnknownArea;
 use crate::frame::{AllocError, FrameSource};
 use crate::platform::parts::{PART_FRAMES, zero_run};
@@ -32,7 +33,7 @@ const MAP_PART: u64 = 1024;
 
 impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// Allocates an area and its frames, and maps them \[`vmalloc`\]: as many pages as asked for,
-    /// with a guard page behind them that is never mapped. The frames are anywhere, in runs as long
+    /// with a guard page behind them that is never mapped, and one [before](AreaRequest::guard_before) them if asked for. The frames are anywhere, in runs as long
     /// as the source has them cheaply; one call maps each run.
     ///
     /// It takes an area of the same length that was freed lately and kept, if there is one: as it is, in some nanoseconds,
@@ -42,7 +43,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// If the context allows waiting, everything kept and lazy is purged, of all CPUs, before the
     /// request fails. If not, the request takes only what is there at once, and maps frames in
     /// several runs only if there is room for their pages below the bound on lazy ones, for the
-    /// case that only some can be mapped.
+    /// case that only some can be mapped. Where a request that may wait might have succeeded, it says `WouldWait`: of
+    /// the area, or of its frames.
     ///
     /// # Errors
     /// The window can never serve the request, or it lacks a gap, frames or mappings. Nothing has
@@ -51,6 +53,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     pub fn vmalloc(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
         if self.space.keeps()
             && request.align_bytes.is_power_of_two()
+            && !request.guard_before
             && self.try_enter()
             && let Some(page) = self.take_constructed(request)
         {
@@ -65,7 +68,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         self.exit();
         // Refuses a request that could not be served however much were freed, before it moves,
         // purges or takes anything.
-        if let Err(error) = self.space.need(request) {
+        if let Err(error) = PageNeed::of(request, self.space.start(), self.space.pages()) {
             return Err(match error {
                 RangeError::NoSpace { .. } => self.failed(error),
                 error => error,
@@ -101,6 +104,9 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             error,
             RangeError::Frames(_) | RangeError::Map(MapError::NoMemory | MapError::Limit { .. })
         );
+        if !may_block && matches!(error, RangeError::Frames(_)) {
+            return self.construct_at_once(request);
+        }
         if !would_a_drain_help || !may_block {
             return Err(error);
         }
@@ -120,7 +126,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
 
     /// On failure, also returns whether anything was kept, lazy, waiting or on its way from there when it
     /// looked for frames or mappings; false unless it `watches` that.
-    fn construct(
+    pub(super) fn construct(
         &mut self,
         request: &AreaRequest,
         is_short: bool,
@@ -179,7 +185,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         }
         let mapped = self.map_filled(area, request, begin);
         mapped.map_err(|(error, had_spare)| match error {
-            RangeError::NoSpace { .. } => (self.failed(error), had_spare),
+            RangeError::WouldWait => (self.failed(error), had_spare),
             error => (error, had_spare),
         })
     }
@@ -234,7 +240,14 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         let mut since = 0;
         let mut slow_calls = self.frames.slow_calls();
         while *done < pages {
-            let asked = (pages - *done).min(most);
+            if request.huge && self.page_in_huge(at + *done) == 0 {
+                most = pages;
+            }
+            let mut asked = (pages - *done).min(most);
+            if request.huge {
+                // Whole large entries: a run that is shorter than one does not reach into the next one.
+                asked = asked.min(HUGE_PAGES as u32 - self.page_in_huge(at + *done));
+            }
             let run = match self.frames.alloc_run(u64::from(asked), request.context) {
                 Ok(run) if !run.is_empty() => self.at_most(run, asked),
                 failed => return Err(failed.err().unwrap_or(AllocError::Exhausted)),
@@ -259,6 +272,11 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             most = (run.frames() as u32).saturating_mul(2);
         }
         Ok(())
+    }
+
+    /// The place of a page in the large entry that may map it.
+    fn page_in_huge(&self, at: u32) -> u32 {
+        (self.space.page(at).0 % HUGE_PAGES) as u32
     }
 
     /// Gives the rest back to a source that gives more than was asked for.
@@ -292,14 +310,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         self.enter()?;
         let fits = self.held().promise(needed);
         self.exit();
-        if fits {
-            Ok(needed)
-        } else {
-            Err(RangeError::NoSpace {
-                pages: request.pages,
-                align_bytes: request.align_bytes,
-            })
-        }
+        fits.then_some(needed).ok_or(RangeError::WouldWait)
     }
 
     /// Maps the frames of an area with as few calls as there are runs, or long runs in parts. On failure, returns how

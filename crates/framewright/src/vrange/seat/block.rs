@@ -15,6 +15,7 @@
 //! all of it is dirty, purged and flushed. A block leaves the list when a request passes it by and
 //! finds that it has no room left.
 
+use super::super::arena::WantedGap;
 use super::super::purge::ReleasePart;
 use super::super::space::RELEASES;
 use super::super::span::{Span, SpanBits, SpanLink, SpanOwner, bits};
@@ -265,7 +266,8 @@ impl<'s, 'm, P: RangePlatform> Held<'s, 'm, P> {
     /// Takes a block from the arena, and a slot from it.
     fn cut_from_new(&self, slot: u32) -> Option<u32> {
         let pages = self.space.spans.pages();
-        let first = self.space.cut(self.words, pages, u64::from(pages))?;
+        let wanted = WantedGap::new(pages, u64::from(pages))?;
+        let first = self.space.cut(self.words, &wanted)?;
         Some(self.begin_block(first, slot))
     }
 
@@ -424,6 +426,22 @@ impl<'s, 'm, P: RangePlatform> Held<'s, 'm, P> {
         let first = self.space.spans.first(number);
         self.space
             .give(self.words, core::iter::once((first, pages)));
+    }
+
+    /// Gives all blocks of the list that are entirely free back to the arena. O(blocks of this CPU), if there are such.
+    pub(super) fn return_empty_blocks(&self) {
+        let mut next = self.words.block_head.link();
+        while self.words.block_empties.get() != 0
+            && let Some(number) = next
+        {
+            let span = self.span(number);
+            next = span.next();
+            if span.room().is_empty() {
+                self.words.block_empties.sub(1);
+                self.words.counters.block_returns.add(1);
+                self.return_block(number);
+            }
+        }
     }
 
     /// Whether a block is to be dissolved; then its free pages are in its bitmap. If not, lists it

@@ -6,6 +6,7 @@
 //! these serve many requests before the next must be found. Poor ones are used before a request
 //! goes to the arena.
 
+use super::super::arena::WantedGap;
 use super::super::space::LISTS;
 use super::super::span::{Span, SpanBits, SpanOwner, bits};
 use super::Held;
@@ -26,6 +27,8 @@ pub(in super::super) enum Choice {
     Rich,
     /// Poor ones.
     Poor,
+    /// Every one that has the pages, however long the search takes.
+    Any,
 }
 
 impl<'s, 'm, P: RangePlatform> Held<'s, 'm, P> {
@@ -210,27 +213,37 @@ impl<'s, 'm, P: RangePlatform> Held<'s, 'm, P> {
     }
 
     fn choose(&self, pages: u32, align: u32, choice: Choice) -> Option<u32> {
-        let found = self.choose_partly_free(choice, pages, align);
+        let found = match choice {
+            Choice::Any => [Choice::Poor, Choice::Rich]
+                .into_iter()
+                .find_map(|each| self.choose_partly_free(each, pages, align, usize::MAX)),
+            Choice::Rich | Choice::Poor => self.choose_partly_free(choice, pages, align, TRIES),
+        };
         match choice {
-            Choice::Rich => found.or_else(|| self.words.head(EMPTY)),
+            Choice::Rich | Choice::Any => found.or_else(|| self.words.head(EMPTY)),
             Choice::Poor => found,
         }
     }
 
     /// A span that has an aligned run: from the lists of rich ones from the longest runs down, or
     /// of poor ones from the shortest up, so that long runs stay for requests that need them.
-    fn choose_partly_free(&self, choice: Choice, pages: u32, align: u32) -> Option<u32> {
+    fn choose_partly_free(
+        &self,
+        choice: Choice,
+        pages: u32,
+        align: u32,
+        mut tries: usize,
+    ) -> Option<u32> {
         let offset = match choice {
-            Choice::Rich => CLASSES,
+            Choice::Rich | Choice::Any => CLASSES,
             Choice::Poor => 0,
         };
         let lists = self.words.mask.get() >> offset & ((1 << CLASSES) - 1);
         let class = pages.ilog2();
         let mut left = lists >> class << class;
-        let mut tries = TRIES;
         while left != 0 {
             let list = match choice {
-                Choice::Rich => left.ilog2(),
+                Choice::Rich | Choice::Any => left.ilog2(),
                 Choice::Poor => left.trailing_zeros(),
             };
             left &= !(1 << list);
@@ -266,7 +279,8 @@ impl<'s, 'm, P: RangePlatform> Held<'s, 'm, P> {
         if self.space.has_enough_spans() {
             return false;
         }
-        let Some(first) = self.space.cut(self.words, pages, u64::from(pages)) else {
+        let wanted = WantedGap::new(pages, u64::from(pages));
+        let Some(first) = wanted.and_then(|wanted| self.space.cut(self.words, &wanted)) else {
             return false;
         };
         let (number, _) = self.space.spans.place(first);
@@ -284,6 +298,21 @@ impl<'s, 'm, P: RangePlatform> Held<'s, 'm, P> {
     /// Gives entirely free spans back to the arena, beyond those that a seat keeps.
     pub(in super::super) fn return_surplus(&self) {
         self.return_empties(self.space.empties_max);
+    }
+
+    /// Gives all entirely free spans back to the arena, vmap blocks too.
+    pub(in super::super) fn return_all_empties(&self) {
+        let current = self.words.current.link();
+        let bump = self.words.end.get() - self.words.cursor.get();
+        let is_free = |number: u32| {
+            let free = bits::count(self.span(number).bits(SpanBits::Free));
+            u64::from(free) + bump == u64::from(self.space.spans.pages())
+        };
+        if current.is_some_and(is_free) {
+            self.retire_current();
+        }
+        self.return_empties(0);
+        self.return_empty_blocks();
     }
 
     /// Gives entirely free spans back to the arena until `keep` are left.

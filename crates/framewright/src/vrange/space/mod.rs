@@ -16,7 +16,7 @@ pub(super) use seat_record::{LISTS, SpaceCounters, SpaceSeatRecord, not_negative
 
 use super::Fit;
 use super::areas::AreaTable;
-use super::arena::{Arena, ArenaGuard};
+use super::arena::{Arena, ArenaGuard, WantedGap};
 use super::error::Poisoned;
 use super::span::Spans;
 use crate::platform::{FramePlatform, RangePlatform};
@@ -210,21 +210,17 @@ impl<'m, P: RangePlatform> Space<'m, P> {
     }
 
     /// Cuts the lowest possible piece from the arena. Counts it for the seat.
-    pub(super) fn cut(
-        &self,
-        words: &'m SpaceSeatRecord,
-        pages: u32,
-        align_pages: u64,
-    ) -> Option<u32> {
+    pub(super) fn cut(&self, words: &'m SpaceSeatRecord, wanted: &WantedGap) -> Option<u32> {
         let mut held = self.lock_arena();
-        let (at, fit) = held.guard.alloc(pages, align_pages)?;
+        let (at, fit) = held.guard.alloc_wanted(wanted)?;
         let lowest = &self.words.lowest;
         if lowest.load(Relaxed).wrapping_sub(1) > u64::from(at) {
             lowest.store(u64::from(at) + 1, Relaxed);
         }
         let highest = &self.words.highest;
-        if highest.load(Relaxed) < u64::from(at + pages) {
-            highest.store(u64::from(at + pages), Relaxed);
+        let end = u64::from(at + wanted.pages());
+        if highest.load(Relaxed) < end {
+            highest.store(end, Relaxed);
         }
         drop(held);
         words.counters.cuts.add(1);

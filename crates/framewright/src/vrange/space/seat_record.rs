@@ -5,6 +5,7 @@
 //! CPUs push, and the words by which threads take and claim the seat. Other CPUs read what they
 //! add up. `unmapped` alone orders something: a page that is counted there is unmapped.
 
+use super::super::AreaKind;
 use super::super::areas::{AreaTable, Kept, KeptRecord};
 use super::super::span::SpanLink;
 use crate::raw::record;
@@ -155,6 +156,14 @@ record! {
 }
 
 impl SpaceCounters {
+    /// The counter of allocations of that kind.
+    pub(in super::super) const fn allocs_of(&self, kind: AreaKind) -> &CounterWord {
+        match kind {
+            AreaKind::Plain | AreaKind::Vmalloc => &self.allocs,
+            AreaKind::Ram => &self.map_ram,
+        }
+    }
+
     /// Uncounts a call of `map_ram` that has failed, and the free of its slot.
     pub(in super::super) fn count_part_undone(&self) {
         self.undone.add(2);
@@ -235,6 +244,11 @@ impl SpaceSeatRecord {
         // A CPU that sees a list without the area sees also that the move has begun.
         fence(Release);
         Moving(self)
+    }
+
+    /// Whether deferred areas are on their way in the seat.
+    pub(in super::super) fn defers(&self) -> bool {
+        self.deferred.link().is_some() || self.evicting.link().is_some()
     }
 
     pub(super) fn moves_begun(&self) -> u64 {

@@ -4,7 +4,7 @@
 //!     line 0       owner, covering area, frames   read by all CPUs, rarely written
 //!     line 1       links, counts, stamp           the owner's
 //!     line 2       pending, inbox link            other CPUs that free, and the owner
-//!     bitmaps      free, starts, lazy, waiting    the owner's; starts of an arena's span: atomic
+//!     bitmaps      free, starts, lazy, waiting    the owner's; starts and lazy of an arena's span: atomic
 //!                  sent                           other CPUs that free, and the owner
 //! ```
 //!
@@ -91,7 +91,8 @@ pub(in super::super) enum SpanBits {
     Free,
     /// An area starts here, live, kept, lazy or waiting.
     Starts,
-    /// Freed; still mapped, or unmapped by a strict free.
+    /// Freed; still mapped, or unmapped by a strict free. In a span of the arena's, where no page is marked so, the bit says
+    /// of the start of an area that the page before it is its guard, too.
     Lazy,
     /// Unmapped; free as soon as the span's stamp has passed.
     Waiting,

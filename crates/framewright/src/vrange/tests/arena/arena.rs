@@ -31,8 +31,14 @@ fn history(seed: u64, pages: u32, ops: usize) {
         let len = 1 + random.index(most as usize) as u32;
         if random.index(10) < fills {
             let align = 1u64 << [0, 0, 1, 2, 3, 5, 8, 51][random.index(8)];
-            let (found, expected) = (guard.alloc(len, align), twin.alloc(len, align));
-            assert_eq!(found, expected, "seed {seed}, {len} pages at {align}");
+            let before = u32::from(len > 1 && random.index(4) == 0);
+            let wanted = WantedGap::aligned_behind(before, len, align).unwrap();
+            let found = guard.alloc_wanted(&wanted);
+            let expected = twin.alloc_behind(before, len, align);
+            assert_eq!(
+                found, expected,
+                "seed {seed}, {before} and {len} pages at {align}"
+            );
             if let Some((start, _)) = found {
                 live.push((start, len));
             }

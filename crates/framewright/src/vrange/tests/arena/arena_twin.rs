@@ -23,6 +23,12 @@ pub(super) enum Refusal {
 }
 
 impl ArenaGuard<'_> {
+    /// Takes `pages` pages, of which the absolute number of the first is a multiple of `align_pages`. `None` for no pages, and
+    /// for an alignment that is no power of two.
+    pub(in crate::vrange) fn alloc(&mut self, pages: u32, align_pages: u64) -> Option<(u32, Fit)> {
+        self.alloc_wanted(&WantedGap::new(pages, align_pages)?)
+    }
+
     /// Takes exactly the `pages` pages from `start`. Time: O(log n).
     ///
     pub(super) fn alloc_at(&mut self, start: u32, pages: u32) -> Result<Fit, Refusal> {
@@ -122,11 +128,21 @@ pub(super) struct ArenaTwin {
 
 impl ArenaTwin {
     pub(super) fn alloc(&mut self, pages: u32, align: u64) -> Option<(u32, Fit)> {
+        self.alloc_behind(0, pages, align)
+    }
+
+    /// The same with the page behind the first `before` ones aligned.
+    pub(super) fn alloc_behind(
+        &mut self,
+        before: u32,
+        pages: u32,
+        align: u64,
+    ) -> Option<(u32, Fit)> {
         for at in 0..self.gaps.len() {
             let (start, end) = self.gaps[at];
             let mut first = start;
             while first + pages <= end {
-                if (self.base + u64::from(first)).is_multiple_of(align) {
+                if (self.base + u64::from(first + before)).is_multiple_of(align) {
                     return Some((first, self.cut(at, first, pages)));
                 }
                 first += 1;

@@ -94,6 +94,7 @@ fn history(seed: u64, layout: &SpaceLayout, config: &RangeConfig, ops: u64, fail
                         assert!(live.areas.insert(page.0, frames).is_none());
                     }
                     Err(RangeError::NoSpace { .. }) => {}
+                    Err(RangeError::WouldWait) => assert!(!context.may_block, "seed {seed}"),
                     Err(error) => assert!(fail != 0, "seed {seed}: {error}"),
                 }
                 let counted = space.stats().vm_map_ram - before;

@@ -364,7 +364,7 @@ fn without_waiting_runs_are_mapped_only_where_their_failure_would_have_room() {
         }
         assert_eq!(space.stats().vmap_lazy_nr, 8);
         let no_room = seat.map_ram(&apart, Context::NOWAIT);
-        assert!(matches!(no_room, Err(RangeError::NoSpace { .. })));
+        assert_eq!(no_room, Err(RangeError::WouldWait));
         assert_eq!(
             table.maps.get(),
             maps + 2,
