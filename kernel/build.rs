@@ -4,7 +4,20 @@ fn main() {
     let folder = std::env::var("CARGO_MANIFEST_DIR").unwrap();
     let arch = std::env::var("CARGO_CFG_TARGET_ARCH").unwrap();
     let script = format!("-T{folder}/src/arch/{arch}/kernel.ld");
-    for argument in ["-no-pie", "--build-id=none", "--no-dynamic-linker", &script] {
+    let is_bare = std::env::var("CARGO_CFG_TARGET_OS").unwrap() == "none";
+    // On a host the linker is a C compiler, and what copies bytes is in C's library.
+    let arguments: &[&str] = match is_bare {
+        true => &["-no-pie", "--build-id=none", "--no-dynamic-linker", &script],
+        false => &[
+            "-nostartfiles",
+            "-static",
+            "-no-pie",
+            "-Wl,--build-id=none",
+            &script,
+            "-lc",
+        ],
+    };
+    for argument in arguments {
         println!("cargo:rustc-link-arg-bins={argument}");
     }
     for file in ["kernel.ld", "boot.s"] {

@@ -30,26 +30,41 @@ mod traps;
 
 use arch::cpu::cells::SetOnce;
 use arch::cpu::instructions::time_stamp;
-use core::cell::UnsafeCell;
 use core::panic::PanicInfo;
 use core::sync::atomic::{
-    AtomicU16,
-    Ordering::{AcqRel, Acquire},
+    AtomicU16, AtomicU64,
+    Ordering::{AcqRel, Acquire, Release},
 };
 use framewright::policy::RangeConfig;
+use framewright::vrange::AreaRequest;
 use framewright::{CpuId, Frame};
 use memory::MAX_CPUS;
 use serial::{Exit, exit};
 
-#[repr(C, align(4096))]
-struct CpuStack(UnsafeCell<[u8; 0x10000]>);
-// SAFETY: each is the stack of one CPU.
-unsafe impl Sync for CpuStack {}
-
-/// The stacks of CPUs 1 and up; that of the first one is its architecture's.
+/// Where the stacks of CPUs 1 and up end, which grow down from there; that of the first one is its architecture's.
 #[unsafe(no_mangle)]
-static CPU_STACKS: [CpuStack; MAX_CPUS] =
-    [const { CpuStack(UnsafeCell::new([0; 0x10000])) }; MAX_CPUS];
+static CPU_STACK_TOPS: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
+
+/// The pages of such a stack: 64 KiB.
+const STACK_PAGES: u64 = 16;
+
+/// The frames behind all of these.
+#[cfg(feature = "suite")]
+fn stack_frames() -> u64 {
+    u64::from(cpus() - 1) * STACK_PAGES
+}
+
+/// A stack for each other CPU: an area with a guard page on both sides, which its tag names.
+fn make_stacks() {
+    for cpu in 1..cpus() {
+        let request = AreaRequest::new(STACK_PAGES)
+            .guarded()
+            .tagged(traps::tag_of_stack(CpuId(cpu)));
+        let stack = memory::with(|cpu| cpu.vmalloc(&request)).expect("there is memory");
+        let top = (stack.0 + STACK_PAGES) << 12;
+        CPU_STACK_TOPS[usize::from(cpu)].store(top, Release);
+    }
+}
 
 /// How many CPUs run.
 static ONLINE: AtomicU16 = AtomicU16::new(1);
@@ -133,6 +148,7 @@ fn start_others() {
     if cpus() == 1 {
         return;
     }
+    make_stacks();
     arch::start_others(cpus());
     for attempt in 0.. {
         if ONLINE.load(Acquire) == cpus() {

@@ -272,7 +272,7 @@ pub fn cpu_comes(cpus: u16) {
     SEATS.come(engine(), cpus);
 }
 
-/// The calling CPU gives its seats back, and what it keeps with them. From then on it uses no area, and is asked for no
+/// The calling CPU gives its seats back, and what it keeps with them. From then on it uses no area but its stack, and is asked for no
 /// flush and no barrier, until it [comes](cpu_comes) again; its long calls let interrupts in only when it
 /// [takes](enable_interrupts) them again.
 pub fn cpu_goes() {

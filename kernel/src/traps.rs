@@ -1,6 +1,6 @@
 //! What interrupts and faults come to on every architecture. A fault names the area that its address belongs to.
 
-use crate::memory;
+use crate::memory::{self, MAX_CPUS};
 use crate::say;
 use crate::serial::{Exit, exit};
 use core::fmt;
@@ -8,7 +8,8 @@ use core::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-use framewright::Page;
+use framewright::vrange::{AreaInfo, AreaState};
+use framewright::{CpuId, Page};
 
 /// How often CPUs were interrupted by their timer, and by others.
 pub static TICKS: AtomicU64 = AtomicU64::new(0);
@@ -34,8 +35,22 @@ pub fn run_tick() {
     }
 }
 
-/// Whether the next fault is what the test wants, and ends it.
+/// Whether the next fault, in the guard page below a stack, is what the test wants, and ends it.
 pub static IS_FAULT_WANTED: AtomicBool = AtomicBool::new(false);
+
+/// The tags of stacks: this one and the CPU's number.
+const STACKS: u32 = 0x057a_c000;
+
+/// The tag of the area that is a CPU's stack.
+pub const fn tag_of_stack(cpu: CpuId) -> u32 {
+    STACKS + cpu.0 as u32
+}
+
+/// The CPU whose stack the area is.
+fn cpu_of_stack(area: &AreaInfo) -> Option<u32> {
+    let cpu = area.tag.checked_sub(STACKS)?;
+    (area.state == AreaState::Live && cpu < MAX_CPUS as u32).then_some(cpu)
+}
 
 /// The area that an address belongs to. Safe in a handler: a look, without locks.
 pub struct Named(pub u64);
@@ -48,13 +63,19 @@ impl fmt::Display for Named {
         };
         let place = if area.range().contains(page) {
             "in"
+        } else if page < area.start {
+            "in the guard page below"
         } else {
-            "behind the end of"
+            "in the guard page behind"
         };
         let (pages, kind, tag) = (area.pages, area.kind, area.tag);
+        write!(f, "{place} ")?;
+        if let Some(cpu) = cpu_of_stack(&area) {
+            write!(f, "the stack of CPU {cpu}, ")?;
+        }
         write!(
             f,
-            "{place} the {kind} area of {pages} pages at {:#x}, {:?}, tag {tag}",
+            "the {kind} area of {pages} pages at {:#x}, {:?}, tag {tag}",
             area.start.0 << 12,
             area.state
         )
@@ -72,7 +93,10 @@ pub fn end_by_fault(number: u64, at: u64, error: u64, address: u64) -> ! {
         "FAULT {number} at {at:#x}, error {error:#x}, address {address:#x}: {}",
         Named(address)
     );
-    exit(if IS_FAULT_WANTED.load(Relaxed) {
+    let page = Page::of_address(address);
+    let area = memory::engine().space().find(page);
+    let is_below_stack = area.is_some_and(|area| page < area.start);
+    exit(if IS_FAULT_WANTED.load(Relaxed) && is_below_stack {
         Exit::Passed
     } else {
         Exit::Faulted

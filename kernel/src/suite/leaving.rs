@@ -6,6 +6,7 @@ use crate::arch::cpu::instructions::without_interrupts;
 use crate::arch::pause;
 use crate::counts::COUNTS;
 use crate::memory::{SEATS, cpu_comes, cpu_goes, engine, with};
+use crate::stack_frames;
 use core::sync::atomic::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
@@ -77,10 +78,10 @@ fn stay() {
         with(|cpu| cpu.drain());
         assert!(COUNTS.flushes.get() > flushes, "areas were freed");
         let frames = engine().zones()[0].present_frames();
-        let used = COUNTS.tables.get();
+        let used = COUNTS.tables.get() + stack_frames();
         assert!(
             free() + used >= frames,
-            "{} of {frames} frames are free, {used} are tables",
+            "{} of {frames} frames are free, {used} are tables and stacks",
             free()
         );
         MAY_COME.store(round, Release);

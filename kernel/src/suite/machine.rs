@@ -1,13 +1,13 @@
 //! What only page tables and faults can show: guards, faults that name their area, huge pages, no memory left.
 
-use super::{Dice, address, loops, measure, touch, vfree, vmalloc};
+use super::{Dice, address, loops, measure, on_all_cpus, touch, vfree, vmalloc};
 use crate::arch::cpu::instructions::{time_stamp, without_interrupts};
 use crate::arch::{call_on_stack, try_write};
 use crate::counts::COUNTS;
 use crate::memory::{BarePc, WINDOW, engine, page_tables, with};
 use crate::say;
 use crate::serial::{Exit, exit};
-use crate::traps::IS_FAULT_WANTED;
+use crate::traps::{IS_FAULT_WANTED, Named, tag_of_stack};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -18,21 +18,36 @@ use framewright::platform::RangePlatform;
 use framewright::vrange::AreaRequest;
 use framewright::{Context, Frame, Mobility, Order, Page, PageRange, Run};
 
-/// A guard page faults, and so does a page that was freed and drained; others do not.
+/// Guard pages fault, and so does a page that was freed and drained; others do not.
 pub fn guards() {
-    let page = vmalloc(&AreaRequest::new(4).tagged(7));
-    let end = address(page) + 4 * Page::BYTES;
-    assert!(
-        try_write(address(page)) && try_write(end - 1),
-        "the area is mapped"
-    );
-    assert!(!try_write(end), "the guard page is not");
-    vfree(page);
-    with(|cpu| cpu.ranges().drain());
-    assert!(
-        !try_write(address(page)),
-        "a freed page is gone after a drain"
-    );
+    // One area behind the other, so that only the guard page asked for lies before it.
+    let before = vmalloc(&AreaRequest::new(4).guarded());
+    for request in [AreaRequest::new(4), AreaRequest::new(4).guarded()] {
+        let page = vmalloc(&request.tagged(7));
+        let end = address(page) + 4 * Page::BYTES;
+        assert!(
+            try_write(address(page)) && try_write(end - 1),
+            "the area is mapped"
+        );
+        assert!(!try_write(end), "the guard page is not");
+        if request.guard_before {
+            assert!(!try_write(address(page) - 1), "nor that before it");
+            assert!(is_named(address(page) - 1, "guard page below"));
+        }
+        assert!(is_named(end, "guard page behind"));
+        vfree(page);
+        with(|cpu| cpu.ranges().drain());
+        assert!(
+            !try_write(address(page)),
+            "a freed page is gone after a drain"
+        );
+    }
+    vfree(before);
+}
+
+/// Whether a fault at an address would be told so.
+fn is_named(at: u64, text: &str) -> bool {
+    format!("{}", Named(at)).contains(text)
 }
 
 #[allow(unconditional_recursion)]
@@ -47,18 +62,40 @@ extern "C" fn overflow() {
     say!("{}", recurse(0));
 }
 
-/// A thread's stack is an area. It goes over the end, into what lies before it: another area's guard page.
+/// A thread's stack is an area. It goes over the end, into its guard page.
 pub fn stack() {
-    let before = vmalloc(&AreaRequest::new(2).tagged(1));
-    let stack = vmalloc(&AreaRequest::new(4).tagged(2));
-    say!(
-        "an area at {:#x}, the stack at {:#x}",
-        address(before),
-        address(stack)
-    );
+    let stack = vmalloc(&AreaRequest::new(4).tagged(2).guarded());
+    say!("the stack at {:#x}", address(stack));
+    assert!(is_named(
+        address(stack) - 1,
+        "in the guard page below the vmalloc area of 4 pages"
+    ));
     IS_FAULT_WANTED.store(true, Relaxed);
     let top = address(stack) + 4 * Page::BYTES;
     call_on_stack(top, overflow)
+}
+
+/// The last CPU goes over the end of its own stack, and the fault names that.
+pub fn stacks() {
+    on_all_cpus(|cpu| {
+        if cpu.0 + 1 < crate::cpus() {
+            return;
+        }
+        let here = 0u8;
+        let at = Page::of_address((&raw const here) as u64);
+        let stack = engine().space().find(at).expect("a stack is an area");
+        assert_eq!(stack.tag, tag_of_stack(cpu));
+        let below = format!("in the guard page below the stack of CPU {}", cpu.0);
+        let above = format!("in the guard page behind the stack of CPU {}", cpu.0);
+        assert!(is_named(address(stack.start) - 1, &below));
+        assert!(is_named(
+            address(stack.start) + stack.pages * Page::BYTES,
+            &above
+        ));
+        IS_FAULT_WANTED.store(true, Relaxed);
+        overflow();
+    });
+    panic!("CPU {} went on", crate::cpus() - 1);
 }
 
 /// Collections of Rust's on the engine's objects, contiguous and mapped ones.
@@ -83,7 +120,7 @@ pub fn heap() {
 pub fn huge() {
     let before = COUNTS.maps.get();
     let start = time_stamp();
-    let page = vmalloc(&AreaRequest::new(4096).aligned_to(2 << 20));
+    let page = vmalloc(&AreaRequest::new(4096).for_huge_pages());
     let ticks = time_stamp() - start;
     let huge = (0..8)
         .filter(|nth| page_tables().is_huge(Page(page.0 + 512 * nth)))

@@ -64,6 +64,7 @@ pub fn run(test: &str) {
         "reserve" => pressure::reserve(),
         "guards" => machine::guards(),
         "stack" => machine::stack(),
+        "stacks" => machine::stacks(),
         "heap" => machine::heap(),
         "huge" => machine::huge(),
         "full" => machine::full(),

@@ -60,6 +60,8 @@ const PASSED: &[(u16, &str, &str, &str, &str)] = &[
     // CPUs, memory, machine, test, words
     (1, "512M", "microvm", "guards", ""),
     (1, "512M", "microvm", "stack", ""),
+    (2, "512M", "microvm", "stacks", ""),
+    (4, "512M", "microvm", "stacks", "strict=0"),
     (1, "512M", "microvm", "heap", ""),
     (1, "512M", "microvm", "huge", ""),
     (1, "256M", "microvm", "full", "window=1"),

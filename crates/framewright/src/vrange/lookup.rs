@@ -1,7 +1,7 @@
 //! Areas looked up by page or listed, and the counts.
 
 use super::space::sum;
-use super::span::{SpanBits, SpanOwner, bits};
+use super::span::{SpanBits, SpanOwner};
 use super::{AreaHeader, AreaInfo, AreaKind, AreaState, RangeFreeError, Space};
 use crate::platform::RangePlatform;
 use crate::stats::RangeStats;
@@ -42,7 +42,8 @@ impl<'m, P: RangePlatform> Space<'m, P> {
     pub(super) fn has_guard_before(&self, at: u32) -> bool {
         let (number, place) = self.spans.place(at);
         let span = self.spans.get(number);
-        bits::has_all(span.bits(SpanBits::Lazy), place, 1) && span.owner() == SpanOwner::Arena
+        let word = &span.bits(SpanBits::Lazy)[(place / 64) as usize];
+        word.load(Relaxed) >> (place % 64) & 1 != 0 && span.owner() == SpanOwner::Arena
     }
 
     /// Says whether the area of the arena that starts there has the page before it, too. Atomic, because other CPUs' areas

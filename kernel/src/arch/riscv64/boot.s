@@ -17,10 +17,10 @@ boot_entry:
 # The others, started by the firmware: the number of the CPU in a1.
 .global other_hart
 other_hart:
-    addi t0, a1, 1
-    slli t0, t0, 16                 # stacks have 64 KiB, and go down
-    la sp, CPU_STACKS
-    add sp, sp, t0
+    la t0, CPU_STACK_TOPS
+    slli t1, a1, 3
+    add t0, t0, t1
+    ld sp, 0(t0)                    # an area, which only translation reaches
     call enter_translation
     mv a0, a1
     call other_cpu_main

@@ -94,9 +94,7 @@ other_cpu:
     data_segments
     movl $1, %edi
     lock xaddq %rdi, next_cpu
-    movq %rdi, %rsp
-    shlq $16, %rsp                  # stacks have 64 KiB, and go down
-    addq $CPU_STACKS + 0x10000, %rsp
+    movq CPU_STACK_TOPS(, %rdi, 8), %rsp
     call other_cpu_main
     ud2
 

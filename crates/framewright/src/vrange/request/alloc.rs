@@ -23,7 +23,7 @@ use super::need::PageNeed;
 use crate::frame::FrameSource;
 use crate::platform::RangePlatform;
 use crate::seats::Inboxes;
-use crate::sync::{clear_bits, set_bits};
+use crate::sync::{Ordering::Relaxed, clear_bits, set_bits};
 use crate::units::Page;
 
 /// How many of its waiting areas one allocation from the arena gives back first.
@@ -317,14 +317,15 @@ impl<P: RangePlatform> Held<'_, '_, P> {
 
     /// Clears the start of an area of the arena, which has ended. Returns how many guard pages before it have ended too.
     pub(in super::super) fn clear_arena_start(&self, at: u32) -> u32 {
-        let before = u32::from(self.space.has_guard_before(at));
-        if before != 0 {
-            self.space.mark_guard_before(at, false);
-        }
         let (number, place) = self.space.spans.place(at);
-        let starts = &self.span(number).bits(SpanBits::Starts)[(place / 64) as usize];
-        clear_bits(starts, 1 << (place % 64), P::ALONE);
-        before
+        let span = self.span(number);
+        let (word, bit) = ((place / 64) as usize, 1 << (place % 64));
+        clear_bits(&span.bits(SpanBits::Starts)[word], bit, P::ALONE);
+        if span.bits(SpanBits::Lazy)[word].load(Relaxed) & bit == 0 {
+            return 0;
+        }
+        self.space.mark_guard_before(at, false);
+        1
     }
 
     /// What can be done without stopping others, and without purging what may be much.
@@ -404,8 +405,8 @@ impl<P: RangePlatform> Held<'_, '_, P> {
     ) -> Option<u32> {
         let (pages, align) = (need.pages, need.align_pages as u32);
         if self.space.is_for_spans(need)
-            && let Some(at) = (self.take_current(pages, align))
-                .or_else(|| self.take_listed(pages, align, Choice::Any))
+            && let Some(at) =
+                (self.take_current(pages, align)).or_else(|| self.take_anywhere(pages, align))
         {
             self.finish(at, header);
             return Some(at);

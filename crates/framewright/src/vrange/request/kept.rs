@@ -46,22 +46,37 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
         // No more than `KEPT_MAX`.
         let pages = request.pages as u32;
         let held = self.held();
-        let space = self.space;
-        let will_do = || {
-            let is_aligned = is_aligned(space.start().0, request.align_bytes);
-            move |at| is_aligned(at) && (!request.guard_before || space.has_guard_before(at))
-        };
+        let is_aligned = || is_aligned(self.space.start().0, request.align_bytes);
         if self.space.config.strict && !held.kept().has(pages) {
             // The generation of some may have passed.
             held.release_span(&mut ReleasePart::keeping(&self.frames), &mut self.frames);
         }
-        if let Some(at) = held.kept().take(pages, will_do()) {
+        if request.guard_before {
+            return self.take_with_guard(pages, request);
+        }
+        if let Some(at) = held.kept().take(pages, is_aligned()) {
             return self.hand_out_kept(at, pages, request);
         }
-        if !held.fetch_kept(pages, will_do()) {
+        if !held.fetch_kept(pages, is_aligned()) {
             return None;
         }
-        let at = held.kept().take_latest(pages, will_do())?;
+        self.take_constructed(request)
+    }
+
+    /// The same of those that have a guard page before them, for a request that asks for it.
+    #[cold]
+    #[inline(never)]
+    fn take_with_guard(&mut self, pages: u32, request: &AreaRequest) -> Option<Page> {
+        let (held, space) = (self.held(), self.space);
+        let will_do = || {
+            let is_aligned = is_aligned(space.start().0, request.align_bytes);
+            move |at| is_aligned(at) && space.has_guard_before(at)
+        };
+        let own = held.kept().take(pages, will_do());
+        let at = own.or_else(|| {
+            let is_there = held.fetch_kept(pages, will_do());
+            is_there.then(|| held.kept().take_latest(pages, will_do()))?
+        })?;
         self.hand_out_kept(at, pages, request)
     }
 

@@ -179,7 +179,11 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         request: &AreaRequest,
         begin: Option<Moves>,
     ) -> Result<(), (RangeError, bool)> {
-        if let Err(error) = self.gather(area, request) {
+        let gathered = match request.huge {
+            true => self.gather_by_huge_pages(area, request),
+            false => self.gather(area, area.pages, request),
+        };
+        if let Err(error) = gathered {
             let had_spare = self.give_up(area, request.context, begin);
             return Err((RangeError::Frames(error), had_spare));
         }
@@ -227,27 +231,40 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         }
     }
 
-    /// Takes frames for the pages of an area, zeroes them if that was asked for, and records them.
+    /// Takes frames for an area, for the pages of each large entry by itself: a run that is shorter than one does not reach into
+    /// the next one, and the first question for each is for all of it.
+    #[cold]
+    fn gather_by_huge_pages(
+        &mut self,
+        area: &mut UnknownArea,
+        request: &AreaRequest,
+    ) -> Result<(), AllocError> {
+        while area.done < area.pages {
+            let place = self.space.page(area.at + area.done).0 % HUGE_PAGES;
+            let end = area.done + (HUGE_PAGES - place) as u32;
+            self.gather(area, end.min(area.pages), request)?;
+            self.space.platform.interrupt_window();
+        }
+        Ok(())
+    }
+
+    /// Takes frames for the first `pages` pages of an area, zeroes them if that was asked for, and records them.
     #[inline(never)] // or what it needs lies on the stack of all that its callers call
-    fn gather(&mut self, area: &mut UnknownArea, request: &AreaRequest) -> Result<(), AllocError> {
-        let UnknownArea {
-            at, pages, done, ..
-        } = area;
-        let (at, pages) = (*at, *pages);
+    fn gather(
+        &mut self,
+        area: &mut UnknownArea,
+        pages: u32,
+        request: &AreaRequest,
+    ) -> Result<(), AllocError> {
+        let UnknownArea { at, done, .. } = area;
+        let at = *at;
         let mut most = pages;
         // The run that ends at `done`: its first page and the frame behind it.
         let (mut first, mut behind) = (0, None);
         let mut since = 0;
         let mut slow_calls = self.frames.slow_calls();
         while *done < pages {
-            if request.huge && self.page_in_huge(at + *done) == 0 {
-                most = pages;
-            }
-            let mut asked = (pages - *done).min(most);
-            if request.huge {
-                // Whole large entries: a run that is shorter than one does not reach into the next one.
-                asked = asked.min(HUGE_PAGES as u32 - self.page_in_huge(at + *done));
-            }
+            let asked = (pages - *done).min(most);
             let run = match self.frames.alloc_run(u64::from(asked), request.context) {
                 Ok(run) if !run.is_empty() => self.at_most(run, asked),
                 failed => return Err(failed.err().unwrap_or(AllocError::Exhausted)),
@@ -272,11 +289,6 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             most = (run.frames() as u32).saturating_mul(2);
         }
         Ok(())
-    }
-
-    /// The place of a page in the large entry that may map it.
-    fn page_in_huge(&self, at: u32) -> u32 {
-        (self.space.page(at).0 % HUGE_PAGES) as u32
     }
 
     /// Gives the rest back to a source that gives more than was asked for.

@@ -27,8 +27,6 @@ pub(in super::super) enum Choice {
     Rich,
     /// Poor ones.
     Poor,
-    /// Every one that has the pages, however long the search takes.
-    Any,
 }
 
 impl<'s, 'm, P: RangePlatform> Held<'s, 'm, P> {
@@ -213,16 +211,21 @@ impl<'s, 'm, P: RangePlatform> Held<'s, 'm, P> {
     }
 
     fn choose(&self, pages: u32, align: u32, choice: Choice) -> Option<u32> {
-        let found = match choice {
-            Choice::Any => [Choice::Poor, Choice::Rich]
-                .into_iter()
-                .find_map(|each| self.choose_partly_free(each, pages, align, usize::MAX)),
-            Choice::Rich | Choice::Poor => self.choose_partly_free(choice, pages, align, TRIES),
-        };
+        let found = self.choose_partly_free(choice, pages, align, TRIES);
         match choice {
-            Choice::Rich | Choice::Any => found.or_else(|| self.words.head(EMPTY)),
+            Choice::Rich => found.or_else(|| self.words.head(EMPTY)),
             Choice::Poor => found,
         }
+    }
+
+    /// The same as [`take_listed`](Self::take_listed) from any span of the lists, however long the search takes.
+    #[cold]
+    pub(in super::super) fn take_anywhere(&self, pages: u32, align: u32) -> Option<u32> {
+        let found = [Choice::Poor, Choice::Rich]
+            .into_iter()
+            .find_map(|choice| self.choose_partly_free(choice, pages, align, usize::MAX));
+        self.make_current(found.or_else(|| self.words.head(EMPTY))?);
+        self.take_current(pages, align)
     }
 
     /// A span that has an aligned run: from the lists of rich ones from the longest runs down, or
@@ -235,7 +238,7 @@ impl<'s, 'm, P: RangePlatform> Held<'s, 'm, P> {
         mut tries: usize,
     ) -> Option<u32> {
         let offset = match choice {
-            Choice::Rich | Choice::Any => CLASSES,
+            Choice::Rich => CLASSES,
             Choice::Poor => 0,
         };
         let lists = self.words.mask.get() >> offset & ((1 << CLASSES) - 1);
@@ -243,7 +246,7 @@ impl<'s, 'm, P: RangePlatform> Held<'s, 'm, P> {
         let mut left = lists >> class << class;
         while left != 0 {
             let list = match choice {
-                Choice::Rich | Choice::Any => left.ilog2(),
+                Choice::Rich => left.ilog2(),
                 Choice::Poor => left.trailing_zeros(),
             };
             left &= !(1 << list);
