@@ -13,6 +13,8 @@ fn main() {
             "-static",
             "-no-pie",
             "-Wl,--build-id=none",
+            // The host's `alloc` can unwind. A kernel that panics has ended before that.
+            "-Wl,--defsym=_Unwind_Resume=0,--defsym=rust_eh_personality=0",
             &script,
             "-lc",
         ],

@@ -473,11 +473,14 @@ void *fw_map_ram(struct fw_host *host,
 // As `fw_map_ram`, by a caller that may do less while it waits: `flags` are of `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS`. With
 // `FW_NOWAIT` it may still make the system calls that map, and frames that do not follow one another may be refused.
 //
-// Errors: as `fw_map_ram`; `FW_EAGAIN` with `FW_NOWAIT` if another thread is in the shared seat.
+// Errors: as `fw_map_ram`; `FW_EAGAIN` with `FW_NOWAIT` if waiting might have helped, or another thread is in the shared seat.
 //
 // # Safety
 // As there.
-void *fw_map_ram_with(struct fw_host *host, const uint64_t *frames, size_t count, uint32_t flags);
+void *fw_map_ram_with(struct fw_host *host,
+                      const uint64_t *frames,
+                      size_t count,
+                      uint32_t flags);
 
 // Unmaps all that one call of `fw_map_ram` mapped: `count` frames. The frames stay the caller's. NULL is no area, and no
 // error.
