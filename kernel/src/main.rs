@@ -55,6 +55,8 @@ fn stack_frames() -> u64 {
 }
 
 /// A stack for each other CPU: an area with a guard page on both sides, which its tag names.
+#[cold]
+#[inline(never)]
 fn make_stacks() {
     for cpu in 1..cpus() {
         let request = AreaRequest::new(STACK_PAGES)

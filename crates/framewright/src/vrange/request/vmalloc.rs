@@ -179,7 +179,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         request: &AreaRequest,
         begin: Option<Moves>,
     ) -> Result<(), (RangeError, bool)> {
-        let gathered = match request.huge {
+        // Not a shorter one, which may be kept: each of its runs is as long as it can be.
+        let gathered = match request.huge && request.pages >= HUGE_PAGES {
             true => self.gather_by_huge_pages(area, request),
             false => self.gather(area, area.pages, request),
         };
