@@ -160,6 +160,9 @@ fn threads_in_one_window_have_each_byte_to_themselves() {
                             ) => {
                                 refused.fetch_add(1, Relaxed);
                             }
+                            Err(RangeError::WouldWait) if !request.context.may_block => {
+                                refused.fetch_add(1, Relaxed);
+                            }
                             Err(error) => panic!("{error}"),
                         }
                     }
