@@ -797,3 +797,23 @@ fn v1_a_guard_page_before_an_area_is_there_as_long_as_the_area() {
         });
     }
 }
+
+#[test]
+fn v7_a_short_area_for_huge_pages_is_kept_with_its_runs_whole() {
+    let mut bench = SpaceBench::new(1, 1024, 64);
+    bench.config.spans = false;
+    bench.run(|space, seats| {
+        let seat = &mut seats[0];
+        let below = seat.alloc_area(&AreaRequest::new(507)).unwrap();
+        let short = AreaRequest::new(8).for_huge_pages();
+        let at = seat.vmalloc(&short).unwrap();
+        assert_eq!(at.0 % 512, 508, "it lies across the end of a large entry");
+        seat.vfree(at).unwrap();
+        assert!(space.stats().kept_pages > 0);
+        space.verify().unwrap();
+        assert_eq!(seat.vmalloc(&short), Ok(at));
+        seat.vfree(at).unwrap();
+        seat.free_area(below).unwrap();
+        bench.all_is_back(space, seats);
+    });
+}
