@@ -5,13 +5,15 @@
 use framewright::frame::{AllocError, FrameSource, Seats, Zone, ZoneLayout};
 use framewright::platform::{FramePlatform, MapError, RangePlatform, SingleThread};
 use framewright::policy::{Config, RangeConfig};
-use framewright::vrange::{AreaRequest, RangeError, Space, SpaceLayout};
+use framewright::vrange::{AreaRequest, RangeError, RangeSeat, Space, SpaceLayout};
 use framewright::{Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run, SetupError};
 use framewright_sim::{MachineCall, Paging, PoolFrames, Random};
 
 const START: Page = Page(1 << 20);
 const PAGES: u64 = 1024;
 const FRAMES: u32 = 300;
+
+type PagingSeat<'s, 'm, 'p> = RangeSeat<'s, 'm, &'p Paging, PoolFrames<'p>>;
 
 /// Something kept on one CPU, lazy and kept on another, and most frames taken.
 fn with_something_of_each(test: impl FnOnce(&Space<'_, &Paging>, &Paging, &AreaRequest)) {
@@ -341,4 +343,79 @@ fn v8_a_handler_is_told_whether_it_might_have_been_served_if_it_had_waited() {
             assert!(tally.waited * 10 >= tally.judged * 9, "{tally:?}");
         }
     }
+}
+
+/// Makes a space of two CPUs for a handler of the first one.
+fn with_handler(
+    config: RangeConfig,
+    test: impl FnOnce(&Space<'_, &Paging>, &mut [PagingSeat<'_, '_, '_>; 2]),
+) {
+    let paging = Paging::new(2, START, PAGES, 4 * PAGES as u32, 0);
+    let layout = SpaceLayout::new(START, PAGES)
+        .with_cpus(2)
+        .with_span_pages(64);
+    let mut memory = vec![0; layout.words_needed().unwrap()];
+    let space = Space::new(&layout, &config, &mut memory, &paging).unwrap();
+    let seat = |cpu| space.seat(CpuId(cpu), PoolFrames(&paging)).unwrap();
+    test(&space, &mut [0, 1].map(seat));
+    assert_eq!(paging.broken(), None);
+    space.verify().unwrap();
+}
+
+#[test]
+fn v8_what_no_wait_could_serve_is_refused_without_space_and_takes_nothing_that_is_kept() {
+    for config in [RangeConfig::for_cpus(2), RangeConfig::for_cpus(2).kept()] {
+        with_handler(config, |space, seats| {
+            seats[0].alloc_area(&AreaRequest::new(750)).unwrap();
+            // A strict space keeps an area once it has been flushed, when a request comes.
+            for pages in [3, 5, 7].into_iter().cycle().take(100) {
+                let areas = [0; 4].map(|_| seats[0].vmalloc(&AreaRequest::new(pages)).unwrap());
+                for area in areas {
+                    seats[0].vfree(area).unwrap();
+                }
+            }
+            let mut before = space.stats();
+            assert!(before.kept_pages > 0, "{before:?}");
+            let refused = seats[0].alloc_area(&AreaRequest::new(300).within(Context::NOWAIT));
+            let (pages, align_bytes) = (300, Page::BYTES);
+            assert_eq!(refused, Err(RangeError::NoSpace { pages, align_bytes }));
+            before.failures += 1;
+            assert_eq!(space.stats(), before);
+        });
+    }
+}
+
+#[test]
+fn v8_what_finds_all_free_pages_in_the_arena_and_no_gap_is_refused_without_space() {
+    let config = RangeConfig {
+        spans: false,
+        ..RangeConfig::for_cpus(2)
+    };
+    with_handler(config, |space, seats| {
+        let mut areas = Vec::new();
+        while let Ok(area) = seats[0].vmalloc(&AreaRequest::new(19)) {
+            areas.push(area);
+        }
+        for &area in areas.iter().step_by(2) {
+            seats[0].vfree(area).unwrap();
+        }
+        let handler = AreaRequest::new(100).within(Context::NOWAIT);
+        assert_eq!(
+            seats[1].alloc_area(&handler),
+            Err(RangeError::WouldWait),
+            "another CPU's freed areas may make a gap"
+        );
+        seats[0].purge();
+        assert_eq!(space.stats().vmap_lazy_nr, 0);
+        let refused = seats[1].alloc_area(&handler);
+        assert!(
+            matches!(refused, Err(RangeError::NoSpace { .. })),
+            "{refused:?}"
+        );
+        let refused = seats[1].alloc_area(&AreaRequest::new(100));
+        assert!(
+            matches!(refused, Err(RangeError::NoSpace { .. })),
+            "{refused:?}"
+        );
+    });
 }

@@ -96,10 +96,11 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         }
         let span = self.span(number);
         let has_frames = span.may_have_frames();
-        let _moving = has_frames.then(|| self.words.moving());
         let is_current = self.words.current.link() == Some(number);
         let is_block = matches!(span.owner(), SpanOwner::Block(_));
         let is_free = !is_block || self.space.config.recycle;
+        // Of a block that is not recycled, the seat may have counted already that it goes to the arena.
+        let _moving = (has_frames || !is_free).then(|| self.words.moving());
         debug_assert!(self.waits_as_a_whole(number), "V9: all of an area waits");
         let before = span.waiting().pages;
         let mut later = span.waiting();

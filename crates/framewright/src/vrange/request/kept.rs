@@ -18,12 +18,13 @@ use super::super::purge::ReleasePart;
 use super::super::seat::Held;
 use super::super::{AreaHeader, AreaKind, RangeError, RangeFreeError, RangeSeat};
 use super::AreaRequest;
+use super::at_once::given_to_arena;
 use super::need::PageNeed;
 use super::undo::UnknownArea;
 use crate::frame::{AllocError, FrameSource};
 use crate::platform::parts::{PART_FRAMES, zero_run};
 use crate::platform::{OrElse, RangePlatform};
-use crate::seats::{SeatSet, Standstill};
+use crate::seats::Standstill;
 use crate::units::Page;
 
 /// How many kept areas of a strict space go in one hold of the seat.
@@ -47,12 +48,12 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
         let pages = request.pages as u32;
         let held = self.held();
         let is_aligned = || is_aligned(self.space.start().0, request.align_bytes);
+        if request.guard_before {
+            return self.take_with_guard(pages, request);
+        }
         if self.space.config.strict && !held.kept().has(pages) {
             // The generation of some may have passed.
             held.release_span(&mut ReleasePart::keeping(&self.frames), &mut self.frames);
-        }
-        if request.guard_before {
-            return self.take_with_guard(pages, request);
         }
         if let Some(at) = held.kept().take(pages, is_aligned()) {
             return self.hand_out_kept(at, pages, request);
@@ -63,11 +64,15 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
         self.take_constructed(request)
     }
 
-    /// The same of those that have a guard page before them, for a request that asks for it.
+    /// The same of those that have a guard page before them, for a request that asks for it. A strict space keeps none of
+    /// these, because it keeps only areas of spans.
     #[cold]
     #[inline(never)]
     fn take_with_guard(&mut self, pages: u32, request: &AreaRequest) -> Option<Page> {
         let (held, space) = (self.held(), self.space);
+        if space.config.strict {
+            return None;
+        }
         let will_do = || {
             let is_aligned = is_aligned(space.start().0, request.align_bytes);
             move |at| is_aligned(at) && space.has_guard_before(at)
@@ -276,7 +281,7 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
         self.release_at_once()?;
         self.release_waiting();
         match self.construct(request, false, false) {
-            Err((RangeError::Frames(_), _)) if self.space.has_spare() => {
+            Err((RangeError::Frames(AllocError::Exhausted), _)) if self.space.has_spare() => {
                 Err(RangeError::Frames(AllocError::WouldWait))
             }
             made => made.map_err(|(error, _)| error),
@@ -330,19 +335,25 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
         begin: Standstill,
         look: impl Fn(&Held<'_, 'm, P>, &mut F) -> Option<u32>,
     ) -> Result<Option<u32>, RangeError> {
+        if self.space.has_too_few(need) {
+            // Nothing that follows could help, so what is kept stays.
+            return Ok(None);
+        }
         self.release_at_once()?;
         loop {
             let part = ReleasePart::new(&self.frames);
             self.enter()?;
-            let happened = self.space.happened();
+            let (changes, given) = (self.space.changes(), given_to_arena(self.words));
             let has_more = self.held().release_part(part, &mut self.frames);
             let found = look(&self.held(), &mut self.frames);
+            // What this CPU gives in its seat, it gives before it searches the arena.
+            let changes = changes.wrapping_add(given_to_arena(self.words).wrapping_sub(given));
             self.exit();
             if found.is_some() {
                 return Ok(found);
             }
             if !has_more {
-                let may_have = self.space.may_have_after_a_wait(need, happened, begin);
+                let may_have = self.space.may_have_after_a_wait(need, changes, begin);
                 return match may_have {
                     true => Err(self.failed(RangeError::WouldWait)),
                     false => Ok(None),

@@ -1,6 +1,7 @@
 //! What a caller asks of a space: an area's length, alignment, contents, context and tag; and frames that it hands in.
 
 mod alloc;
+mod at_once;
 mod free;
 mod kept;
 mod need;
@@ -19,7 +20,8 @@ pub struct AreaRequest {
     /// The alignment of the first byte's address, in bytes: a power of two; any page will do for a
     /// page's or less.
     pub align_bytes: u64,
-    /// Whether a guard page lies before the area, too: for a stack, which grows down.
+    /// Whether a guard page lies before the area, too: for a stack, which grows down. A request that does not ask for one may
+    /// get a kept area that has one.
     pub guard_before: bool,
     /// Whether large entries of page tables should be possible: an area of at least 512 pages then begins at a multiple of
     /// 512 pages, where a gap allows that at once.
@@ -55,7 +57,8 @@ impl AreaRequest {
         self
     }
 
-    /// The same, with a guard page on both sides. Such an area comes from the arena, or is a kept one that has both.
+    /// The same, with a guard page on both sides. Such an area comes from the arena, or, in a space that is not strict, is a
+    /// kept one that has both.
     #[must_use]
     pub const fn guarded(mut self) -> Self {
         self.guard_before = true;

@@ -3,7 +3,6 @@
 use super::super::error::Poisoned;
 use super::super::purge::ReleasePart;
 use super::super::seat::{Held, slot_of};
-use super::super::space::not_negative;
 use super::super::span::{SpanBits, SpanOwner, bits};
 use super::super::{AreaHeader, AreaKind, RangeSeat, Space};
 use super::need::PageNeed;
@@ -39,43 +38,6 @@ impl<'m, P: FramePlatform> Space<'m, P> {
     /// stood still meanwhile: their pages came to the arena then, perhaps after the search.
     pub(super) fn is_exhausted_since(&self, begin: Standstill) -> bool {
         self.is_exhausted() && self.last_standstill() == begin
-    }
-
-    /// Whether a request that may wait might have what it needs, although one that must not has found none: so it says
-    /// [`WouldWait`](super::super::RangeError::WouldWait). It might not if all pages that are free, lazy or kept are too few; or
-    /// if all of these were in the arena while the request searched that. `happened` and `begin` are of before.
-    pub(super) fn may_have_after_a_wait(
-        &self,
-        need: &PageNeed,
-        happened: u64,
-        begin: Standstill,
-    ) -> bool {
-        // Deferred areas count as live, and no drain has looked at those that came since.
-        if self.has_deferred() || self.all_seats().any(|seat| seat.defers()) {
-            return true;
-        }
-        if self.is_exhausted_since(begin) {
-            return false;
-        }
-        let live = self.all_seats().map(|seat| seat.live.get());
-        let live = not_negative(live.fold(0, u64::wrapping_add));
-        let others = self.pages().saturating_sub(live);
-        if others < u64::from(need.pages + need.before) {
-            return false;
-        }
-        let is_all_in_arena = !self.has_spare() && !self.has_spans() && self.happened() == happened;
-        !is_all_in_arena
-    }
-
-    /// Whether some span or vmap block is a CPU's.
-    fn has_spans(&self) -> bool {
-        let counters = self.all_seats().map(|seat| &seat.counters);
-        let held = counters.map(|of| {
-            let taken = of.span_takes.read().wrapping_add(of.block_takes.read());
-            let given = of.span_returns.read().wrapping_add(of.block_returns.read());
-            taken.wrapping_sub(given).wrapping_sub(of.dissolves.read())
-        });
-        held.fold(0, u64::wrapping_add) != 0
     }
 
     /// The last moment at which all CPUs stood still and were drained. A request asks before it searches.

@@ -379,7 +379,6 @@ impl<'s, 'm, P: RangePlatform> Held<'s, 'm, P> {
             return;
         }
         if self.words.block_empties.get() >= self.space.empties_max {
-            self.words.counters.block_returns.add(1);
             self.return_block(number);
             return;
         }
@@ -400,15 +399,15 @@ impl<'s, 'm, P: RangePlatform> Held<'s, 'm, P> {
             span.set_room(room.with_run(place, room.end()));
         } else if self.space.config.recycle {
             bits::set(span.bits(SpanBits::Free), place, slot);
-            span.set_room(room.with_third(pages));
+        } else if room.third() + slot == pages && span.is_clean() {
+            return self.return_block(number);
         } else {
-            self.soil(span, slot);
-            if span.room().third() == pages && span.is_clean() {
-                self.return_block(number);
-            }
-            return;
+            return self.soil(span, slot);
         }
-        if !room.is_listed() {
+        if self.space.config.recycle {
+            // It may be entirely free now.
+            self.block_released(number);
+        } else if !room.is_listed() {
             self.list_block(number);
         }
     }
@@ -420,12 +419,17 @@ impl<'s, 'm, P: RangePlatform> Held<'s, 'm, P> {
             self.unlist_block(number);
         }
         let pages = self.space.spans.pages();
+        let is_counted = span.room().is_retired();
         bits::clear(span.bits(SpanBits::Free), 0, pages);
         span.set_room(BlockRoom::default());
         span.set_owner(SpanOwner::Arena);
         let first = self.space.spans.first(number);
         self.space
             .give(self.words, core::iter::once((first, pages)));
+        if !is_counted {
+            // Only now: a CPU that sees the count finds the block in the arena.
+            self.words.counters.block_returns.add(1);
+        }
     }
 
     /// Gives all blocks of the list that are entirely free back to the arena. O(blocks of this CPU), if there are such.
@@ -438,7 +442,6 @@ impl<'s, 'm, P: RangePlatform> Held<'s, 'm, P> {
             next = span.next();
             if span.room().is_empty() {
                 self.words.block_empties.sub(1);
-                self.words.counters.block_returns.add(1);
                 self.return_block(number);
             }
         }

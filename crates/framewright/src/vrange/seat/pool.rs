@@ -321,6 +321,7 @@ impl<'s, 'm, P: RangePlatform> Held<'s, 'm, P> {
     /// Gives entirely free spans back to the arena until `keep` are left.
     pub(in super::super) fn return_empties(&self, keep: u64) {
         let all = self.space.spans.pages();
+        let mut count = 0;
         let surplus = core::iter::from_fn(|| {
             if self.words.empties.get() <= keep {
                 return None;
@@ -328,10 +329,12 @@ impl<'s, 'm, P: RangePlatform> Held<'s, 'm, P> {
             let number = self.words.head(EMPTY)?;
             self.unlist(number);
             self.unown(number);
-            self.words.counters.span_returns.add(1);
+            count += 1;
             Some((self.space.spans.first(number), all))
         });
         self.space.give(self.words, surplus);
+        // Only now: a CPU that sees the count finds the spans in the arena.
+        self.words.counters.span_returns.add(count);
     }
 
     /// Gives up an entirely free span: its pages are in no bitmap.
