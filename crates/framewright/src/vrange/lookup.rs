@@ -20,7 +20,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
             return None;
         }
         let at = offset as u32;
-        if offset + 1 < self.pages() && self.has_guard_before(at + 1) {
+        if offset + 1 < self.pages() && self.starts_behind_a_guard(at + 1) {
             return self.info(at + 1);
         }
         let (number, place) = self.spans.place(at);
@@ -44,6 +44,12 @@ impl<'m, P: RangePlatform> Space<'m, P> {
         let span = self.spans.get(number);
         let word = &span.bits(SpanBits::Lazy)[(place / 64) as usize];
         word.load(Relaxed) >> (place % 64) & 1 != 0 && span.owner() == SpanOwner::Arena
+    }
+
+    /// The same, and the area has not ended: its start goes before its mark.
+    fn starts_behind_a_guard(&self, at: u32) -> bool {
+        let (number, place) = self.spans.place(at);
+        self.has_guard_before(at) && self.spans.get(number).starts_at(place)
     }
 
     /// Says whether the area of the arena that starts there has the page before it, too. Atomic, because other CPUs' areas

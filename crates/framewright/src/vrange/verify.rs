@@ -54,6 +54,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
         }
         self.check("V1: areas end in the window", at, at == end)?;
         drop(held);
+        self.verify_marks()?;
         self.verify_lists(freed_in_arena)?;
         self.verify_lazy()
     }
@@ -129,6 +130,20 @@ impl<'m, P: RangePlatform> Space<'m, P> {
             0,
             areas == freed_in_arena,
         )
+    }
+
+    /// Checks that in the arena's spans only areas are marked as having a guard page before them.
+    fn verify_marks(&self) -> Result<(), Broken> {
+        for number in self.used_spans() {
+            let span = self.spans.get(number);
+            let starts = span.bits(SpanBits::Starts).iter();
+            let mut pairs = span.bits(SpanBits::Lazy).iter().zip(starts);
+            let is_right = span.owner() != SpanOwner::Arena
+                || pairs.all(|(marks, starts)| marks.load(Relaxed) & !starts.load(Relaxed) == 0);
+            let first = self.spans.first(number);
+            self.check("V1: a mark of a guard page is at a start", first, is_right)?;
+        }
+        Ok(())
     }
 
     /// Checks the guard page before the area that starts behind it.

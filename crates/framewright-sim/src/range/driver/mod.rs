@@ -297,12 +297,16 @@ impl<'s, 'm> RangePair<'s, 'm> {
         let failed = self.paging.machine().failed();
         let (paging, pool_frames) = (self.paging, self.case.pool_frames);
         self.vmalloc_calls += u64::from(request.kind == AreaKind::Vmalloc);
+        let kept_takes = self.space.stats().kept_takes;
         let got = paging.within(request.context, || {
             calls::alloc(self.seat(request.cpu), pool_frames, &request)
         });
         let was_hit = paging.machine().failed() != failed;
         match got {
-            Ok(start) => self.served(&request, start, extent),
+            Ok(start) => {
+                let is_kept = self.space.stats().kept_takes > kept_takes;
+                self.served(&request, start, extent, is_kept)
+            }
             Err(error) => self.refused(&request, extent, error, was_hit),
         }
     }
@@ -312,13 +316,14 @@ impl<'s, 'm> RangePair<'s, 'm> {
         request: &RangeRequest,
         start: Page,
         mut extent: ModelExtent,
+        is_kept: bool,
     ) -> Result<(), Difference> {
-        // A kept area may have a guard page before it that this request did not ask for.
+        // A kept area may have a guard page before it that this request did not ask for; no other may.
         let has_before = self
             .space
             .find(start)
             .is_some_and(|area| area.guard_before != 0);
-        if has_before && request.kind == AreaKind::Vmalloc {
+        if has_before && is_kept {
             extent.before = 1;
         }
         let ModelExtent { covers, .. } = extent;

@@ -215,3 +215,12 @@ fn v13_lists_of_deferred_areas_that_have_others_or_one_twice_are_named() {
     seat.evicting.set_link(None);
     of.is_whole();
 }
+
+#[test]
+fn v1_a_mark_of_a_guard_page_without_an_area_behind_it_is_named() {
+    let of = SpoiledSpace::new();
+    let (number, _) = of.space.spans.place(of.arena_live);
+    let marks = of.space.spans.get(number).bits(SpanBits::Lazy);
+    let stray = "V1: a mark of a guard page is at a start";
+    of.with_bit(marks, of.arena_live + 8, stray);
+}
