@@ -95,8 +95,14 @@ other_cpu:
     movl $1, %edi
     lock xaddq %rdi, next_cpu
     movq CPU_STACK_TOPS(, %rdi, 8), %rsp
+    testq %rsp, %rsp                # the call that starts CPUs reaches also those that have no stack
+    jz no_stack
     call other_cpu_main
     ud2
+
+no_stack:
+    hlt
+    jmp no_stack
 
 # Copied to 0x8000, where the other CPUs start in 16-bit mode.
 .section .trampoline, "a"
