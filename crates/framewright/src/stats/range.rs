@@ -20,7 +20,7 @@ pub struct RangeStats {
     pub kept_pages: u64,
     /// Requests that failed for want of space.
     pub failures: u64,
-    /// Pages of live areas, guard pages included.
+    /// Pages of live areas, with the guard page behind each, without one before it. So do all counts of areas' pages.
     pub live_pages: u64,
     /// Pieces cut from the arena: spans, vmap blocks, and areas taken directly (`alloc_vmap_area`).
     pub alloc_vmap_area: u64,
