@@ -13,7 +13,7 @@ const START: Page = Page(1 << 20);
 const PAGES: u64 = 1024;
 const FRAMES: u32 = 300;
 
-type PagingSeat<'s, 'm, 'p> = RangeSeat<'s, 'm, &'p Paging, PoolFrames<'p>>;
+type HandlerSeat<'s, 'm, 'p> = RangeSeat<'s, 'm, &'p Paging, PoolFrames<'p>>;
 
 /// Something kept on one CPU, lazy and kept on another, and most frames taken.
 fn with_something_of_each(test: impl FnOnce(&Space<'_, &Paging>, &Paging, &AreaRequest)) {
@@ -348,7 +348,7 @@ fn v8_a_handler_is_told_whether_it_might_have_been_served_if_it_had_waited() {
 /// Makes a space of two CPUs for a handler of the first one.
 fn with_handler(
     config: RangeConfig,
-    test: impl FnOnce(&Space<'_, &Paging>, &mut [PagingSeat<'_, '_, '_>; 2]),
+    test: impl FnOnce(&Space<'_, &Paging>, &mut [HandlerSeat<'_, '_, '_>; 2]),
 ) {
     let paging = Paging::new(2, START, PAGES, 4 * PAGES as u32, 0);
     let layout = SpaceLayout::new(START, PAGES)

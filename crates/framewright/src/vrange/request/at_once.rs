@@ -1,9 +1,9 @@
 //! What a request that must not wait and has found nothing can know without waiting: whether one that may wait might find some.
 //!
 //! It adds up what CPUs count, one after another, while these work. So it believes a sum only if the counters of all that could
-//! have made it wrong say the same before and after. The arena's lock orders the rest: who has taken or left it counts only
-//! then, so whatever is counted before a search was there for it; and what is given to the arena later is counted, or still
-//! seen where it was, when the request looks after its search.
+//! have made it wrong say the same before and after. The arena's lock orders the rest. A CPU counts what it gives to the arena
+//! only after it has given it, so what was counted before a search was there for it. What a CPU gives later, the request sees
+//! after its search: counted, or still where it was.
 
 use super::super::Space;
 use super::super::space::{SpaceSeatRecord, not_negative};
@@ -11,6 +11,9 @@ use super::need::PageNeed;
 use crate::platform::FramePlatform;
 use crate::seats::{SeatSet, Standstill};
 use crate::sync::CounterWord;
+
+/// The kind of all requests for the memo of stops. The memo remembers that a drain brought nothing.
+pub(super) const DRAIN: usize = 0;
 
 /// How often pages of a seat's went to the arena.
 pub(super) fn given_to_arena(seat: &SpaceSeatRecord) -> u64 {
@@ -27,6 +30,24 @@ pub(super) fn given_to_arena(seat: &SpaceSeatRecord) -> u64 {
 }
 
 impl<P: FramePlatform> Space<'_, P> {
+    /// Whether the arena has all free pages: after the last stop brought nothing, no CPU has freed an area or
+    /// taken a span. Counters only grow, so if this holds now, it held at every moment since that stop.
+    pub(super) fn is_exhausted(&self) -> bool {
+        let memo = self.stop_words().memo;
+        memo.is_in_vain(DRAIN, self.happened())
+    }
+
+    /// Whether the arena had all free pages when a search of it, after `begin`, found nothing. Not if all CPUs
+    /// stood still meanwhile: their pages came to the arena then, perhaps after the search.
+    pub(super) fn is_exhausted_since(&self, begin: Standstill) -> bool {
+        self.is_exhausted() && self.last_standstill() == begin
+    }
+
+    /// The last moment at which all CPUs stood still and were drained. A request asks before it searches.
+    pub(super) fn last_standstill(&self) -> Standstill {
+        self.stop_words().memo.last()
+    }
+
     /// Whether a request that may wait might have what it needs, although one that must not has found none: so it says
     /// [`WouldWait`](super::super::RangeError::WouldWait). It might not if there are [too few pages](Self::has_too_few); or if
     /// all that are free were in the arena while the request searched that. `changes` and `begin` are of before; but
@@ -68,7 +89,7 @@ impl<P: FramePlatform> Space<'_, P> {
 
     /// What [happened](SeatSet::happened), and how often pages came to the arena. If it is the same later, none of these
     /// counters has changed, because each only grows.
-    pub(in super::super) fn changes(&self) -> u64 {
+    pub(super) fn changes(&self) -> u64 {
         let given = self.all_seats().map(given_to_arena);
         self.happened()
             .wrapping_add(given.fold(0, u64::wrapping_add))

@@ -5,46 +5,15 @@ use super::super::purge::ReleasePart;
 use super::super::seat::{Held, slot_of};
 use super::super::span::{SpanBits, SpanOwner, bits};
 use super::super::{AreaHeader, AreaKind, RangeSeat, Space};
+use super::at_once::DRAIN;
 use super::need::PageNeed;
 use crate::frame::FrameSource;
-use crate::platform::{FramePlatform, Patience, RangePlatform};
+use crate::platform::{Patience, RangePlatform};
 use crate::seats::{self, Inboxes, SeatSet, Standstill};
 use crate::sync::Ordering::Relaxed;
 
-/// The kind of all requests for the memo of stops. The memo remembers that a drain brought nothing.
-const DRAIN: usize = 0;
-
 /// All CPUs stand still: the caller may act in any seat.
 type StoppedSpace<'s, 'm, P> = seats::Stopped<'s, 'm, Space<'m, P>>;
-
-impl<'m, P: FramePlatform> Space<'m, P> {
-    /// A seat whose owner cannot be in it: the caller's own, or one that the caller claimed.
-    fn claimed(&self, cpu: u16) -> Held<'_, 'm, P> {
-        Held {
-            space: self,
-            words: self.seat_words(cpu),
-            cpu,
-        }
-    }
-
-    /// Whether the arena has all free pages: after the last stop brought nothing, no CPU has freed an area or
-    /// taken a span. Counters only grow, so if this holds now, it held at every moment since that stop.
-    fn is_exhausted(&self) -> bool {
-        let memo = self.stop_words().memo;
-        memo.is_in_vain(DRAIN, self.happened())
-    }
-
-    /// Whether the arena had all free pages when a search of it, after `begin`, found nothing. Not if all CPUs
-    /// stood still meanwhile: their pages came to the arena then, perhaps after the search.
-    pub(super) fn is_exhausted_since(&self, begin: Standstill) -> bool {
-        self.is_exhausted() && self.last_standstill() == begin
-    }
-
-    /// The last moment at which all CPUs stood still and were drained. A request asks before it searches.
-    pub(super) fn last_standstill(&self) -> Standstill {
-        self.stop_words().memo.last()
-    }
-}
 
 impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
     /// Purges the lazy pages of other CPUs, one CPU after another and each in passes, until the space keeps

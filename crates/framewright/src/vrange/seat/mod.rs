@@ -146,6 +146,15 @@ impl<'s, 'm, P: RangePlatform, F: FrameSource> RangeSeat<'s, 'm, P, F> {
 }
 
 impl<'m, P: RangePlatform> Space<'m, P> {
+    /// A seat whose owner cannot be in it: the caller's own, or one that the caller claimed.
+    pub(super) fn claimed(&self, cpu: u16) -> Held<'_, 'm, P> {
+        Held {
+            space: self,
+            words: self.seat_words(cpu),
+            cpu,
+        }
+    }
+
     /// The seat of `cpu`, until it is dropped. Frames for its areas come from `frames`, and go back
     /// to it, as do those of other CPUs' areas that this seat purges.
     ///
