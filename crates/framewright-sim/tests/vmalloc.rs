@@ -817,3 +817,19 @@ fn v7_a_short_area_for_huge_pages_is_kept_with_its_runs_whole() {
         bench.all_is_back(space, seats);
     });
 }
+
+#[test]
+fn an_area_for_huge_pages_that_meets_a_short_source_gives_back_what_it_has() {
+    let bench = SpaceBench::new(1, 4096, 1100);
+    bench.run(|space, seats| {
+        let live = seats[0].vmalloc(&AreaRequest::new(300)).unwrap();
+        let request = AreaRequest {
+            context: Context::NOWAIT,
+            ..AreaRequest::new(1024).for_huge_pages()
+        };
+        let failed = seats[0].vmalloc(&request).unwrap_err();
+        assert!(matches!(failed, RangeError::Frames(_)), "{failed}");
+        seats[0].vfree(live).unwrap();
+        bench.all_is_back(space, seats);
+    });
+}
