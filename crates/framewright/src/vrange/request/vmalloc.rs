@@ -147,7 +147,12 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         let area = UnknownArea::new(self.space.offset_unchecked(page) as u32, request);
         // Only now: the search for pages may have moved areas of this CPU's own.
         let begin = watches.then(|| self.space.moves());
-        self.make(area, |seat, area| seat.fill_and_map(area, request, begin))
+        let made = self.make(area, |seat, area| seat.fill_and_map(area, request, begin));
+        made.map_err(|(error, had_spare)| match error {
+            // Only now: to count it may unwind, and the area has been given up.
+            RangeError::WouldWait => (self.failed(error), had_spare),
+            error => (error, had_spare),
+        })
     }
 
     /// Has `work` make an area that no other CPU knows yet.
@@ -188,11 +193,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             let had_spare = self.give_up(area, request.context, begin);
             return Err((RangeError::Frames(error), had_spare));
         }
-        let mapped = self.map_filled(area, request, begin);
-        mapped.map_err(|(error, had_spare)| match error {
-            RangeError::WouldWait => (self.failed(error), had_spare),
-            error => (error, had_spare),
-        })
+        self.map_filled(area, request, begin)
     }
 
     /// The same for an area that has its frames.

@@ -35,6 +35,9 @@ struct SpaceChecks {
     maps: Cell<u32>,
     /// At the next wake another CPU takes the stop lock, and keeps it.
     is_rushed: Cell<bool>,
+    /// At the nth reading of the clock from now on another CPU claims the first seat, until a wait for it unwinds.
+    readings: Cell<u32>,
+    is_claimed: Cell<bool>,
 }
 
 impl ChecksSpace {
@@ -64,11 +67,30 @@ impl FramePlatform for ChecksSpace {
     const ASYMMETRIC: bool = true;
 
     fn relax(&self, _attempt: u32) {
+        if self.0.is_claimed.take()
+            && let Some(space) = self.0.space.get()
+        {
+            space.seat_words(0).turn().give_up();
+            space.stop_words().lock.store(0, Relaxed);
+        }
         panic!("the wait unwinds");
     }
 
     fn wake(&self) {
         self.ask();
+    }
+
+    fn now_ns(&self) -> u64 {
+        let left = self.0.readings.get();
+        self.0.readings.set(left.saturating_sub(1));
+        if left == 1
+            && let Some(space) = self.0.space.get()
+        {
+            mem::forget(space.lock_stops());
+            space.seat_words(0).turn().claim();
+            self.0.is_claimed.set(true);
+        }
+        0
     }
 
     fn barrier_all(&self) {}
@@ -136,7 +158,7 @@ fn passing_with_kept(
     let memory = vec![0; layout.words_needed().unwrap()].leak();
     let board = ChecksSpace::default();
     let space = Space::new(&layout, &config, memory, board.clone()).unwrap();
-    let space: &'static PassingSpace = Box::leak(Box::new(space));
+    let space: &'static PassingSpace = Box::leak(Box::new(space.with_lock_accounts()));
     let seat = |cpu| space.seat(CpuId(cpu), ScatteredFrames(0)).unwrap();
     let seats = vec![seat(0), seat(1)];
     board.0.space.set(Some(space));
@@ -306,4 +328,37 @@ fn v7_a_kept_area_whose_eviction_unwinds_goes_later() {
         assert_eq!(areas.map(state), [None; 8], "all are gone");
         board.is_checked_and_right();
     }
+}
+
+/// Wherever in the call another CPU claims the seat: while the request has the area, and after it has given it back.
+#[test]
+fn v7_an_area_that_a_request_has_given_back_is_not_freed_once_more_if_a_wait_unwinds() {
+    let (space, mut seats, board) = passing();
+    // There is no room for the pages that a mapping in parts may leave.
+    space.add_lazy(BOUND);
+    space.seat_words(1).promised.set(BOUND);
+    let request = AreaRequest::new(40).within(Context::NOWAIT);
+    let (mut lost, mut given_back) = (0, 0);
+    for nth in 1.. {
+        board.0.readings.set(nth);
+        let made = catch_unwind(AssertUnwindSafe(|| seats[0].vmalloc(&request)));
+        board.0.readings.set(0);
+        assert!(!board.0.is_claimed.get(), "the request waits for the seat");
+        if let Ok(made) = made {
+            assert_eq!(made, Err(RangeError::WouldWait));
+            break;
+        }
+        match space.told_lazy() > BOUND {
+            true => lost += 1,
+            false => given_back += 1,
+        }
+        space.verify().unwrap();
+        seats[0].purge();
+        assert_eq!(space.told_lazy(), BOUND);
+    }
+    assert!(lost > 0 && given_back > 0, "{lost}, {given_back}");
+    space.seat_words(1).promised.set(0);
+    space.sub_lazy(BOUND);
+    space.verify().unwrap();
+    assert_eq!(space.stats().failures, 1);
 }
