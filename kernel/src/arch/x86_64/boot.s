@@ -94,8 +94,10 @@ other_cpu:
     data_segments
     movl $1, %edi
     lock xaddq %rdi, next_cpu
+    cmpq ${MAX_CPUS}, %rdi          # the call that starts CPUs reaches also those that have no stack
+    jae no_stack
     movq CPU_STACK_TOPS(, %rdi, 8), %rsp
-    testq %rsp, %rsp                # the call that starts CPUs reaches also those that have no stack
+    testq %rsp, %rsp
     jz no_stack
     call other_cpu_main
     ud2

@@ -11,11 +11,12 @@ pub use framewright_x86_64::instructions::InstalledCpu;
 pub use framewright_x86_64::tables::PageTables as KernelTables;
 pub use traps::{call_on_stack, set_up as set_up_traps, try_write};
 
+use crate::memory::MAX_CPUS;
 use core::arch::global_asm;
 use framewright::{CpuId, Frame};
 use framewright_x86_64::instructions::{halt, read_port, write_port, write_port_u32};
 
-global_asm!(include_str!("boot.s"), options(att_syntax));
+global_asm!(include_str!("boot.s"), MAX_CPUS = const MAX_CPUS, options(att_syntax));
 
 /// Where all memory is mapped.
 pub const DIRECT_BASE: u64 = 0xffff_8880_0000_0000;
