@@ -280,8 +280,9 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
     pub(super) fn construct_at_once(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
         self.release_at_once()?;
         self.release_waiting();
-        match self.construct(request, false, false) {
-            Err((RangeError::Frames(AllocError::Exhausted), _)) if self.space.has_spare() => {
+        // With an eye on what other CPUs move meanwhile: frames that it missed may have come back by the time it fails.
+        match self.construct(request, false, true) {
+            Err((RangeError::Frames(AllocError::Exhausted), true)) => {
                 Err(RangeError::Frames(AllocError::WouldWait))
             }
             made => made.map_err(|(error, _)| error),
