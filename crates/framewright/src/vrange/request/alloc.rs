@@ -493,7 +493,7 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         if gives != 0 {
             self.release_areas(gives, frames);
         }
-        let first = self.space.cut(self.words, &need.wanted()?)?;
+        let first = self.space.cut(self.words, &need.wanted()?, None)?;
         Some(first + need.before)
     }
 }

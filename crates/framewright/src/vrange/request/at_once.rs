@@ -3,7 +3,8 @@
 //! It adds up what CPUs count, one after another, while these work. So it believes a sum only if the counters of all that could
 //! have made it wrong say the same before and after. The arena's lock orders the rest. A CPU counts what it gives to the arena
 //! only after it has given it, so what was counted before a search was there for it. What a CPU gives later, the request sees
-//! after its search: counted, or still where it was.
+//! after its search: counted, or still where it was. A CPU counts a span or block that it takes while it holds the arena's
+//! lock. So a request whose search misses the pages because they were taken before sees the count.
 
 use super::super::Space;
 use super::super::space::{SpaceSeatRecord, not_negative};

@@ -10,7 +10,7 @@ use super::need::PageNeed;
 use crate::frame::FrameSource;
 use crate::platform::{Patience, RangePlatform};
 use crate::seats::{self, Inboxes, SeatSet, Standstill};
-use crate::sync::Ordering::Relaxed;
+use crate::sync::{CounterWord, Ordering::Relaxed};
 
 /// All CPUs stand still: the caller may act in any seat.
 type StoppedSpace<'s, 'm, P> = seats::Stopped<'s, 'm, Space<'m, P>>;
@@ -69,7 +69,7 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
             begin,
             |held, frames| held.alloc_entered(need, header, frames),
             |stopped, own, frames| {
-                let at = stopped.cut_drained(own, need, frames)?;
+                let at = stopped.cut_drained(own, need, None, frames)?;
                 own.finish_in_arena(at, header, need);
                 Some(at)
             },
@@ -99,7 +99,8 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
                         align_pages: u64::from(all),
                         context: need.context,
                     };
-                    if let Some(first) = stopped.cut_drained(own, &block, frames) {
+                    let takes = Some(&own.words.counters.block_takes);
+                    if let Some(first) = stopped.cut_drained(own, &block, takes, frames) {
                         let at = own.begin_block(first, slot_of(need.pages));
                         own.finish_ram(at, need.pages);
                         return Some(at);
@@ -108,7 +109,7 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
                         return None;
                     }
                 }
-                let at = stopped.cut_drained(own, need, frames)?;
+                let at = stopped.cut_drained(own, need, None, frames)?;
                 own.finish_in_arena(at, header, need);
                 Some(at)
             },
@@ -253,13 +254,14 @@ impl<'m, P: RangePlatform> StoppedSpace<'_, 'm, P> {
         &self,
         own: Held<'_, 'm, P>,
         need: &PageNeed,
+        takes: Option<&CounterWord>,
         frames: &mut impl FrameSource,
     ) -> Option<u32> {
         let space = self.set;
         if !space.is_exhausted() {
             self.drain(own, frames);
         }
-        let first = space.cut(own.words, &need.wanted()?);
+        let first = space.cut(own.words, &need.wanted()?, takes);
         let at = first.map(|first| first + need.before);
         if at.is_none() && !space.has_spare() {
             space.stop_words().memo.note(DRAIN, space.happened());

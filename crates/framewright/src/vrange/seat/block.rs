@@ -267,19 +267,19 @@ impl<'s, 'm, P: RangePlatform> Held<'s, 'm, P> {
     fn cut_from_new(&self, slot: u32) -> Option<u32> {
         let pages = self.space.spans.pages();
         let wanted = WantedGap::new(pages, u64::from(pages))?;
-        let first = self.space.cut(self.words, &wanted)?;
+        let takes = &self.words.counters.block_takes;
+        let first = self.space.cut(self.words, &wanted, Some(takes))?;
         Some(self.begin_block(first, slot))
     }
 
     /// Turns a piece of the arena into a block, which at once serves the request that it was made
-    /// for.
+    /// for. The cut has counted it.
     pub(in super::super) fn begin_block(&self, first: u32, slot: u32) -> u32 {
         let (number, _) = self.space.spans.place(first);
         let span = self.span(number);
         let pages = self.space.spans.pages();
         span.set_owner(SpanOwner::Block(self.cpu));
         span.set_room(BlockRoom::default().with_run(slot, pages));
-        self.words.counters.block_takes.add(1);
         self.list_block(number);
         first
     }

@@ -282,15 +282,16 @@ impl<'s, 'm, P: RangePlatform> Held<'s, 'm, P> {
         if self.space.has_enough_spans() {
             return false;
         }
+        let takes = Some(&self.words.counters.span_takes);
         let wanted = WantedGap::new(pages, u64::from(pages));
-        let Some(first) = wanted.and_then(|wanted| self.space.cut(self.words, &wanted)) else {
+        let cut = wanted.and_then(|wanted| self.space.cut(self.words, &wanted, takes));
+        let Some(first) = cut else {
             return false;
         };
         let (number, _) = self.space.spans.place(first);
         self.retire_current();
         self.space.add_span();
         self.span(number).set_owner(SpanOwner::Areas(self.cpu));
-        self.words.counters.span_takes.add(1);
         self.words.current.set_link(Some(number));
         self.words.cursor.set(u64::from(first));
         self.words.end.set(u64::from(first + pages));

@@ -14,7 +14,6 @@ pub(super) use layout::{MERGES_MAX, RELEASES};
 pub(super) use record::DepotRecord;
 pub(super) use seat_record::{LISTS, SpaceCounters, SpaceSeatRecord, not_negative, sum};
 
-use super::Fit;
 use super::areas::AreaTable;
 use super::arena::{Arena, ArenaGuard, WantedGap};
 use super::error::Poisoned;
@@ -25,7 +24,7 @@ use crate::raw::Carver;
 use crate::seats::{Accounts, SeatSet, StopMemo, StopWords, Turn, WatchedLock, read_account};
 use crate::stats::LockStats;
 use crate::sync::{
-    AtomicU64,
+    AtomicU64, CounterWord,
     Ordering::{Acquire, Relaxed},
     fence,
 };
@@ -209,8 +208,13 @@ impl<'m, P: RangePlatform> Space<'m, P> {
         self.accounts.watch(&self.platform, account, waited, guard)
     }
 
-    /// Cuts the lowest possible piece from the arena. Counts it for the seat.
-    pub(super) fn cut(&self, words: &'m SpaceSeatRecord, wanted: &WantedGap) -> Option<u32> {
+    /// Cuts the lowest possible piece from the arena. Counts it for the seat, a span or block also in `takes`.
+    pub(super) fn cut(
+        &self,
+        words: &'m SpaceSeatRecord,
+        wanted: &WantedGap,
+        takes: Option<&CounterWord>,
+    ) -> Option<u32> {
         let mut held = self.lock_arena();
         let (at, fit) = held.guard.alloc_wanted(wanted)?;
         let lowest = &self.words.lowest;
@@ -222,16 +226,13 @@ impl<'m, P: RangePlatform> Space<'m, P> {
         if highest.load(Relaxed) < end {
             highest.store(end, Relaxed);
         }
+        // Under the lock: a CPU whose search misses the piece sees the count.
+        if let Some(takes) = takes {
+            takes.add(1);
+        }
         drop(held);
         words.counters.cuts.add(1);
-        let counters = &words.counters;
-        let fit = match fit {
-            Fit::Full => &counters.fit_full,
-            Fit::LeftEdge => &counters.fit_left,
-            Fit::RightEdge => &counters.fit_right,
-            Fit::NoEdge => &counters.fit_none,
-        };
-        fit.add(1);
+        words.counters.cuts_of(fit).add(1);
         Some(at)
     }
 

@@ -5,9 +5,9 @@
 //! CPUs push, and the words by which threads take and claim the seat. Other CPUs read what they
 //! add up. `unmapped` alone orders something: a page that is counted there is unmapped.
 
-use super::super::AreaKind;
 use super::super::areas::{AreaTable, Kept, KeptRecord};
 use super::super::span::SpanLink;
+use super::super::{AreaKind, Fit};
 use crate::raw::record;
 use crate::seats::{ClaimWords, Turn};
 use crate::sync::{
@@ -161,6 +161,16 @@ impl SpaceCounters {
         match kind {
             AreaKind::Plain | AreaKind::Vmalloc => &self.allocs,
             AreaKind::Ram => &self.map_ram,
+        }
+    }
+
+    /// The counter of cuts of the arena that took that part of their gap.
+    pub(super) const fn cuts_of(&self, fit: Fit) -> &CounterWord {
+        match fit {
+            Fit::Full => &self.fit_full,
+            Fit::LeftEdge => &self.fit_left,
+            Fit::RightEdge => &self.fit_right,
+            Fit::NoEdge => &self.fit_none,
         }
     }
 

@@ -38,6 +38,8 @@ struct SpaceChecks {
     /// At the nth reading of the clock from now on another CPU claims the first seat, until a wait for it unwinds.
     readings: Cell<u32>,
     is_claimed: Cell<bool>,
+    /// At each reading of the clock: the pages of the arena, and how many spans and blocks have been counted as taken.
+    taken: RefCell<Vec<(u32, u64)>>,
 }
 
 impl ChecksSpace {
@@ -81,11 +83,16 @@ impl FramePlatform for ChecksSpace {
     }
 
     fn now_ns(&self) -> u64 {
+        let Some(space) = self.0.space.get() else {
+            return 0;
+        };
+        let counters = space.all_seats().map(|seat| &seat.counters);
+        let taken = counters.map(|of| of.span_takes.read() + of.block_takes.read());
+        let taken = (space.arena.free_pages(), taken.sum());
+        self.0.taken.borrow_mut().push(taken);
         let left = self.0.readings.get();
         self.0.readings.set(left.saturating_sub(1));
-        if left == 1
-            && let Some(space) = self.0.space.get()
-        {
+        if left == 1 {
             mem::forget(space.lock_stops());
             space.seat_words(0).turn().claim();
             self.0.is_claimed.set(true);
@@ -361,4 +368,19 @@ fn v7_an_area_that_a_request_has_given_back_is_not_freed_once_more_if_a_wait_unw
     space.sub_lazy(BOUND);
     space.verify().unwrap();
     assert_eq!(space.stats().failures, 1);
+}
+
+/// The clock is read under the lock of the arena, before its holder gives it up.
+#[test]
+fn v8_a_span_or_block_is_counted_before_another_cpu_can_miss_it_in_the_arena() {
+    let (space, mut seats, board) = passing();
+    let all = space.arena.free_pages();
+    seats[0].alloc_area(&AreaRequest::new(3)).unwrap();
+    seats[1].map_ram(&[Frame(1)], Context::ANY).unwrap();
+    let taken = board.0.taken.take();
+    assert!(matches!(taken[..], [.., (_, 2)]));
+    for (pages, taken) in taken {
+        assert_eq!(u64::from(all - pages), 64 * taken);
+    }
+    space.verify().unwrap();
 }
