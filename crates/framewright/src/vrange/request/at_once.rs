@@ -5,6 +5,10 @@
 //! only after it has given it, so what was counted before a search was there for it. What a CPU gives later, the request sees
 //! after its search: counted, or still where it was. A CPU counts a span or block that it takes while it holds the arena's
 //! lock. So a request whose search misses the pages because they were taken before sees the count.
+//!
+//! Two counts come before the pages. Without recycling a block counts as given back once all of it is dirty. Until it is in the
+//! arena, some of its pages are lazy or wait, or they are on their way, and the request sees that. And a drain counts a block
+//! before it dissolves it. It has claimed all seats then, so the request's search comes before both or after both.
 
 use super::super::Space;
 use super::super::space::{SpaceSeatRecord, not_negative};
