@@ -297,8 +297,8 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
         }
     }
 
-    /// What a request that must not wait can still do: in a strict space this CPU's kept areas go, which have no mapping. What
-    /// has waited is made free, in parts, and after each part it looks once more.
+    /// What a request that must not wait can still do: what has waited is made free, in parts, and in a strict space this CPU's
+    /// kept areas then wait, a few at a time, which have no mapping. After each part it looks once more.
     ///
     /// # Errors
     /// There is nothing, and a request that may wait might find some: [`RangeError::WouldWait`].
@@ -340,13 +340,15 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
             // Nothing that follows could help, so what is kept stays.
             return Ok(None);
         }
-        self.release_at_once()?;
         loop {
             let part = ReleasePart::new(&self.frames);
             self.enter()?;
             let (changes, given) = (self.space.changes(), given_to_arena(self.words));
-            let has_more = self.held().release_part(part, &mut self.frames);
-            let found = look(&self.held(), &mut self.frames);
+            let held = self.held();
+            // A few kept areas at a time, so that a request that needs few leaves the others.
+            let has_more = held.release_part(part, &mut self.frames)
+                || self.space.config.strict && held.retire_kept(RETIRED) != 0;
+            let found = look(&held, &mut self.frames);
             // What this CPU gives in its seat, it gives before it searches the arena.
             let changes = changes.wrapping_add(given_to_arena(self.words).wrapping_sub(given));
             self.exit();
