@@ -357,7 +357,7 @@ fn a_dump_of_page_owner_stands_beside_a_recording_that_names_nothing() {
     };
     let (code, out, error) = asked(&[as_str(&path)], &[]);
     assert_eq!((code, error.as_str()), (Some(0), ""));
-    let says = "by page_owner __alloc_skb holds the most of what is in the way in mixed pageblocks: 8 of 8 frames.";
+    let says = "by page_owner __alloc_skb is the caller that holds the most of what is in the way in mixed pageblocks: 8 of 8 frames.";
     assert!(out.contains(says), "{out}");
     assert!(
         out.contains("t/imposed/b0: frames held, by caller, as page_owner has them"),

@@ -48,11 +48,11 @@ impl OwnersReport {
     }
 
     /// The caller that holds the most of what is in the way, its frames and those of all; `None` where the dump has no
-    /// pageblocks, or nothing is in the way.
+    /// pageblocks, or nothing that has a caller is in the way.
     #[must_use]
     pub fn most(&self) -> Option<(&str, u64, u64)> {
         let (_, rows) = &self.tables[0];
-        let (who, most) = rows.first()?;
+        let (who, most) = rows.iter().find(|(who, _)| who != NO_CHAIN)?;
         let all = rows.iter().map(|(_, frames)| frames.fixed_in_mixed).sum();
         (most.fixed_in_mixed > 0).then_some((who, most.fixed_in_mixed, all))
     }
@@ -192,6 +192,10 @@ mod tests {
             ],
         );
         assert_eq!(report.most(), Some(("__alloc_skb", 7, 13)));
+        // What has no call chain is no caller.
+        let unnamed = owners(true, &[("a", &[], 9, 9), ("b", &["new_inode"], 2, 1)]);
+        assert_eq!(unnamed.most(), Some(("new_inode", 1, 10)));
+        assert_eq!(owners(true, &[("a", &[], 9, 9)]).most(), None);
         let [callers, commands] = [0, 1].map(|at| report.tabled("t")[at].text());
         let row = |text: &str, name: &str| -> Vec<String> {
             let line = text

@@ -40,20 +40,28 @@ pub(super) fn change(
         }
         _ => "To change: ",
     };
+    let rules = best.filter(|_| cause == FailureCause::Fragmented);
+    let rules = rules.and_then(|policy| rules_to_have(policy, figures.base, kernel, settings));
+    // What goes with the rules is named with them, and not again.
+    let unnamed = |all: [KernelSetting; 2]| -> Vec<KernelSetting> {
+        let says = rules.as_deref().unwrap_or("");
+        let left = all.into_iter().filter(|one| !says.contains(one.name));
+        left.collect()
+    };
     let mut parts = Vec::new();
-    if let (FailureCause::Fragmented, Some(policy)) = (cause, best) {
-        parts.extend(rules_to_have(policy, figures.base, kernel, settings));
+    parts.extend(rules.clone());
+    if cause == FailureCause::Exhausted {
+        parts.push(MORE_MEMORY.to_owned());
     }
-    let judged = settings.filter(|_| cause != FailureCause::Exhausted);
-    let offers = SettingOffers::new(figures, judged);
-    parts.extend(judged.map(said::settings));
-    match (cause, best) {
-        (FailureCause::Exhausted, _) => parts.push(MORE_MEMORY.to_owned()),
-        (FailureCause::Watermark, _) => {
-            let settings = [MIN_FREE, SCALE];
-            let tried = offers.untried(&settings);
-            let others = offers.shown(&settings);
-            parts.extend(match (tried.is_empty(), judged) {
+    let offers = SettingOffers::new(figures, settings);
+    parts.extend(settings.map(said::settings));
+    match cause {
+        FailureCause::Exhausted => {}
+        FailureCause::Watermark => {
+            let marks = [MIN_FREE, SCALE];
+            let tried = offers.untried(&marks);
+            let others = offers.shown(&marks);
+            parts.extend(match (tried.is_empty(), settings) {
                 (true, Some(_)) => None,
                 (true, None) => {
                     let is_end = others.is_empty();
@@ -70,18 +78,23 @@ pub(super) fn change(
             });
             parts.extend(others);
         }
-        (FailureCause::Fragmented, Some(_)) => {}
-        (FailureCause::Fragmented, None) => {
-            let mut tried = offers.untried(&[PROACTIVENESS, BOOST]);
+        FailureCause::Fragmented => {
+            let by_hand = unnamed([PROACTIVENESS, BOOST]);
+            let mut tried = offers.untried(&by_hand);
             tried.extend(kernel.extfrag(log));
-            let others = offers.shown(&[BOOST, DEFRAG]);
-            let cannot = match offers.has_model(&BOOST) && !offers.is_offered(&BOOST) {
+            let others = offers.shown(&unnamed([BOOST, DEFRAG]));
+            let is_modelled =
+                |one: &KernelSetting| offers.has_model(one) && !offers.is_offered(one);
+            let cannot = match by_hand.iter().any(is_modelled) {
                 true => "this replay cannot",
                 false => "no replay of this recording can",
             };
-            parts.extend(match (tried.is_empty(), judged) {
+            parts.extend(match (tried.is_empty(), settings) {
                 (true, Some(_)) => None,
-                (true, None) => others.is_empty().then(|| NOTHING_LEFT.to_owned()),
+                (true, None) => {
+                    let is_end = others.is_empty() && rules.is_none();
+                    is_end.then(|| NOTHING_LEFT.to_owned())
+                }
                 (false, Some(_)) => Some(format!("not tried: {}", tried.join(", "))),
                 (false, None) => Some(format!("try what {cannot}: {}", tried.join(", "))),
             });
@@ -110,17 +123,15 @@ struct SettingOffers<'a> {
 impl<'a> SettingOffers<'a> {
     fn new(figures: &'a AnswerFigures, judged: Option<&'a JudgedSettings<'a>>) -> Self {
         let (kernel, base) = (&figures.kernel, figures.base);
-        let is_open = |trial: &SettingTrial| {
-            let name = trial.setting.name();
-            !trial.is_less && judged.is_none_or(|judged| !judged.has_more_of(name))
-        };
+        let is_open =
+            |trial: &SettingTrial| !trial.is_less && !is_told(judged, trial.setting.name());
         let of = |is_all| -> Vec<SettingTrial> {
             let trials = kernel.trials(base, is_all).into_iter();
             trials.filter(is_open).collect()
         };
         let has_zones = figures.zones != AnswerZones::None;
         // With zones something else is in the way where none was tried, or nothing fails in the kernel as it was set.
-        let is_told = !has_zones
+        let is_meant = !has_zones
             || judged.is_some()
             || (figures.settings.is_none() && !figures.is_only_the_machine_s());
         Self {
@@ -133,7 +144,7 @@ impl<'a> SettingOffers<'a> {
                 SettingsAsked::All => of(true),
             },
             has_zones,
-            is_open: is_told && figures.settings_asked != SettingsAsked::Never,
+            is_open: is_meant && figures.settings_asked != SettingsAsked::Never,
         }
     }
 
@@ -159,10 +170,9 @@ impl<'a> SettingOffers<'a> {
 
     /// What to try of these settings by hand.
     fn untried(&self, settings: &[KernelSetting]) -> Vec<String> {
-        let has_more = |name| self.judged.is_some_and(|judged| judged.has_more_of(name));
         let by_hand = settings
             .iter()
-            .filter(|setting| !has_more(setting.name) && !self.is_offered(setting));
+            .filter(|setting| !is_told(self.judged, setting.name) && !self.is_offered(setting));
         by_hand.filter_map(|one| self.kernel.tried(one)).collect()
     }
 
@@ -189,7 +199,17 @@ impl<'a> SettingOffers<'a> {
     }
 }
 
-/// How to come by a policy's rules; `None` where the setting that brings them was tried, which is told of the settings.
+/// Whether no more of that setting is left to name: more of it was tried, or another value of it is what helped best.
+fn is_told(judged: Option<&JudgedSettings<'_>>, name: &str) -> bool {
+    judged.is_some_and(|judged| {
+        let best = judged.best();
+        judged.has_more_of(name)
+            || best.is_some_and(|(tried, _)| tried.trial.setting.name() == name)
+    })
+}
+
+/// How to come by a policy's rules; `None` where the setting that brings them was tried and helped, which is told of the
+/// settings.
 fn rules_to_have(
     policy: ReplayPolicy,
     base: ReplayPolicy,
@@ -200,7 +220,13 @@ fn rules_to_have(
         |setting: &KernelSetting| settings.is_some_and(|all| all.has_tried(setting.name));
     let boost = kernel.tried(&BOOST).filter(|_| !has_tried(&BOOST));
     let (says, is_defrag) = rules_by_setting(policy, base, kernel, boost);
-    (!is_defrag || !has_tried(&DEFRAG)).then_some(says)
+    match is_defrag && has_tried(&DEFRAG) {
+        false => Some(says),
+        true => {
+            let has_helped = settings.is_some_and(|all| all.has_helped(DEFRAG.name));
+            (!has_helped).then(|| format!("{} is nearest to these rules", DEFRAG.name))
+        }
+    }
 }
 
 /// How to come by a policy's rules, and whether that is by `vm.defrag_mode`; `boost` is what of it goes with that.

@@ -266,6 +266,13 @@ impl<'a> JudgedSettings<'a> {
         trials.any(|trial| trial.setting.name() == name)
     }
 
+    /// Whether that setting was tried and has helped.
+    pub(super) fn has_helped(&self, name: &str) -> bool {
+        let helped = self.each.iter().filter(|(_, helped)| helped.has());
+        let mut names = helped.map(|(tried, _)| tried.trial.setting.name());
+        names.any(|one| one == name)
+    }
+
     /// Whether that setting was tried with more work for the kernel than it had.
     pub(super) fn has_more_of(&self, name: &str) -> bool {
         let mut trials = self.each.iter().map(|(tried, _)| tried.trial);

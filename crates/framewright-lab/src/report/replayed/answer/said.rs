@@ -145,20 +145,21 @@ pub(super) fn settings(judged: &JudgedSettings<'_>) -> String {
         let most = match trial.is_less {
             false => "",
             true => {
-                "A replay keeps what the kernel reclaimed under the old value, so that this is the most it can do. "
+                "; a replay keeps what the kernel reclaimed under the old value, so that this is the most it can do"
             }
         };
+        // One of less work only may have helped, and so is never named beside another.
         let also = judged
             .each
             .iter()
-            .filter(|(other, helped)| helped.has() && other.trial != trial);
+            .filter(|(other, helped)| helped.has() && other.trial != trial && !other.trial.is_less);
         let also: Vec<String> = also.map(|(other, _)| other.trial.to_string()).collect();
         let also = match also.is_empty() {
             true => String::new(),
             false => format!("; fewer fail with {} too", also.join(", ")),
         };
         return format!(
-            "{trial} {may} have helped: order {order} fails {now}, and {} with that{zones} ({}){also}. {most}{}",
+            "{trial} {may} have helped: order {order} fails {now}, and {} with that{zones} ({}){also}{most}; {}",
             counted(counts),
             sure(helped, judged.error),
             price(judged, counts),
@@ -173,11 +174,7 @@ pub(super) fn settings(judged: &JudgedSettings<'_>) -> String {
     let each: Vec<String> = each
         .map(|(tried, helped)| {
             let all = match helped {
-                Helped::Elsewhere => {
-                    let of = |counts: &TriedCounts| count(counts.of_others(order));
-                    let (now, then) = (of(judged.base), of(&tried.counts));
-                    format!(" but of other orders {then} fail and not {now}")
-                }
+                Helped::Elsewhere => moved(judged.base, &tried.counts),
                 _ => String::new(),
             };
             format!("{} with {}{all}", counted(&tried.counts), tried.trial)
@@ -198,8 +195,25 @@ pub(super) fn settings(judged: &JudgedSettings<'_>) -> String {
         false => format!("{surely}lets fewer requests of order {order} fail:"),
     };
     format!(
-        "none of its settings that were tried {claim} {now}, {}{zones}{open}",
+        "none of the recorded kernel's settings that were tried {claim} {now}, {}{zones}{open}",
         each.join(", ")
+    )
+}
+
+/// The replay by which a setting has not helped: the first one in which more requests of all orders fail.
+fn moved(base: &TriedCounts, counts: &TriedCounts) -> String {
+    let mut totals = base.totals().zip(counts.totals()).enumerate();
+    let Some((nth, (now, then))) = totals.find(|(_, (now, then))| then > now) else {
+        return String::new();
+    };
+    let place = match nth {
+        0 => "",
+        _ => " in a nearby replay",
+    };
+    format!(
+        " but of all orders {} fail and not {}{place}",
+        count(then),
+        count(now)
     )
 }
 
@@ -208,8 +222,8 @@ fn price(judged: &JudgedSettings<'_>, counts: &TriedCounts) -> String {
     let (order, base) = (judged.order, judged.base);
     let of = |all: &[u64]| count(all.first().copied().unwrap_or(0));
     format!(
-        "Its price: of {} requests {} would have waited and not {}, {} would have been served from pageblocks of other \
-         mobilities and not {}, and {} of other orders would have failed and not {}; what reclaim costs is not counted",
+        "its price: of {} requests, {} would have waited ({} as it was set), {} would have been served from pageblocks of other \
+         mobilities ({}), and {} of other orders would have failed ({}); what reclaim costs is not counted",
         count(judged.requests),
         of(&counts.stalled),
         of(&base.stalled),
@@ -399,7 +413,7 @@ pub(super) fn holders(figures: &AnswerFigures) -> Option<String> {
     let recorded = figures.holds.as_ref().map(holds);
     let owner = figures.owner.as_ref().map(|(who, frames, of)| {
         format!(
-            "by page_owner {who} holds the most of what is in the way in mixed pageblocks: {} of {} frames",
+            "by page_owner {who} is the caller that holds the most of what is in the way in mixed pageblocks: {} of {} frames",
             count(*frames),
             count(*of)
         )

@@ -681,7 +681,7 @@ fn a_dump_of_page_owner_says_who_holds_what_no_recording_names() {
         owner: Some(("__alloc_skb".into(), 1_234, 5_000)),
         ..squeezed(FailureCause::Fragmented, &[], None)
     };
-    let says = "because it has no names; by page_owner __alloc_skb holds the most of what is in the way in mixed pageblocks: \
+    let says = "because it has no names; by page_owner __alloc_skb is the caller that holds the most of what is in the way in mixed pageblocks: \
                 1 234 of 5 000 frames.";
     assert!(said(&figures).lines().nth(1).unwrap().ends_with(says));
     let alone = AnswerFigures {
@@ -818,9 +818,9 @@ fn aw5_a_setting_that_helped_is_told_with_its_price() {
     assert!(
         said.starts_with(&format!(
             "To change: vm.defrag_mode from 0 to 1 would have helped: {now}, and 3 times (2 to 4 over 3 nearby replays) with \
-             that (how far the model is off there is not known). Its price: of 1 000 requests 312 would have waited and not 7, \
-             40 would have been served from pageblocks of other mobilities and not 900, and 0 of other orders would have failed \
-             and not 0; what reclaim costs is not counted; not tried: vm.compaction_proactiveness"
+             that (how far the model is off there is not known); its price: of 1 000 requests, 312 would have waited (7 as it was \
+             set), 40 would have been served from pageblocks of other mobilities (900), and 0 of other orders would have failed \
+             (0); what reclaim costs is not counted; not tried: vm.compaction_proactiveness"
         )),
         "{said}"
     );
@@ -833,13 +833,42 @@ fn aw5_a_setting_that_helped_is_told_with_its_price() {
         "{said}"
     );
     assert!(
-        said.contains("so that this is the most it can do"),
+        said.contains("so that this is the most it can do; its price: "),
         "{said}"
     );
-    let said = both(&[3, 2, 4], &[5, 5, 5]);
+    // Nor is it said of one without that beside another that has helped.
+    let less = both(&[3, 2, 4], &[5, 5, 5]);
+    assert!(!less.contains("15000 to 0"), "{less}");
+    let min = trial(ModelledSetting::MinFree, 400, 800);
+    let each = vec![
+        tried_setting(defrag, &[3, 2, 4], 1, 1),
+        tried_setting(min, &[5, 5, 5], 1, 1),
+    ];
+    let more = answer(&with_settings(FailureCause::Fragmented, each));
+    let more = more.sentences.join("\n");
+    assert!(
+        more.contains("; fewer fail with vm.min_free_kbytes from 400 to 800 too; its price: "),
+        "{more}"
+    );
+}
+
+#[test]
+fn aw5_settings_are_told_where_memory_was_used_up_for_the_most_and_not_for_more_than_half() {
+    let defrag = trial(ModelledSetting::DefragMode, 0, 1);
+    let each = vec![tried_setting(defrag, &[3, 2, 4], 1, 1)];
+    let mut figures = with_settings(FailureCause::Fragmented, each);
+    figures.failed.causes[3] = [0; 3];
+    for (cause, times) in [
+        (FailureCause::Exhausted, 22),
+        (FailureCause::Watermark, 14),
+        (FailureCause::Fragmented, 14),
+    ] {
+        figures.failed.causes[3][cause as usize] = times;
+    }
+    let said = said(&figures);
     assert!(
         said.contains(
-            "; fewer fail with vm.watermark_boost_factor from 15000 to 0 too. Its price: "
+            "To change: give the machine more memory, or let it use less; vm.defrag_mode from 0 to 1 would have helped: "
         ),
         "{said}"
     );
@@ -861,7 +890,7 @@ fn aw5_a_setting_that_makes_the_kernel_work_more_is_never_ruled_out() {
     ] {
         let said = of(defrag, &at);
         let begins = format!(
-            "To change: none of its settings that were tried {surely}lets fewer requests of order 3 fail: 50 times"
+            "To change: none of the recorded kernel's settings that were tried {surely}lets fewer requests of order 3 fail: 50 times"
         );
         assert!(said.contains(&begins), "{begins}\nis not in\n{said}");
         assert!(said.contains(open), "{said}");
@@ -869,7 +898,7 @@ fn aw5_a_setting_that_makes_the_kernel_work_more_is_never_ruled_out() {
     // One that makes it work less errs to its own advantage.
     let less = of(trial(ModelledSetting::DefragMode, 1, 0), &[70, 70, 70]);
     assert!(
-        less.contains("none of its settings that were tried lets"),
+        less.contains("none of the recorded kernel's settings that were tried lets"),
         "{less}"
     );
     assert!(!less.contains("rule out"), "{less}");
@@ -892,19 +921,19 @@ fn aw5_a_setting_that_moves_failures_to_other_orders_has_not_helped() {
         "{said}"
     );
     assert!(
-        said.contains(", and 20 of other orders would have failed and not 0; "),
+        said.contains(", and 20 of other orders would have failed (0); "),
         "{said}"
     );
-    for elsewhere in [[70, 10, 10], [10, 10, 70]] {
+    // The replay is told by which it has not.
+    for (elsewhere, moved) in [
+        ([70, 10, 10], "73 fail and not 50"),
+        ([10, 10, 70], "74 fail and not 60 in a nearby replay"),
+    ] {
         let said = of(elsewhere);
         assert!(!said.contains("may have helped"), "{said}");
-        let begins =
-            "none of its settings that were tried would surely have helped: order 3 fails 50 times";
+        let begins = "none of the recorded kernel's settings that were tried would surely have helped: order 3 fails 50 times";
         assert!(said.contains(begins), "{said}");
-        let moved = format!(
-            "15000 to 0 but of other orders {} fail and not 0",
-            elsewhere[0]
-        );
+        let moved = format!("15000 to 0 but of all orders {moved}");
         assert!(said.contains(&moved), "{said}");
     }
 }
@@ -932,7 +961,7 @@ fn aw5_the_model_s_error_is_that_of_the_background_it_was_found_with() {
     assert!(!said.contains("model of kswapd"), "{said}");
     let within = with(false, true, &[35, 35, 35]);
     assert!(
-        within.contains("none of its settings that were tried surely lets"),
+        within.contains("none of the recorded kernel's settings that were tried surely lets"),
         "{within}"
     );
     let said = with(true, false, &[3, 2, 4]);
@@ -1008,10 +1037,69 @@ fn aw5_rules_are_not_had_by_a_setting_that_was_tried() {
         "{with_boost}"
     );
     assert!(!with_boost.contains("30000"), "{with_boost}");
+    // Of one that has not helped is said that it is the nearest, and of one that has what it does.
     let both = said(vec![defrag(), boost()]);
     assert!(
-        !both.contains("nearest") && !both.contains("30000"),
+        both.contains(
+            "To change: vm.defrag_mode is nearest to these rules; vm.watermark_boost_factor from 15000 to 0 may have helped"
+        ),
         "{both}"
+    );
+    assert!(!both.contains("30000"), "{both}");
+    let helps = TriedSetting {
+        counts: boost().counts,
+        ..defrag()
+    };
+    let helped = said(vec![helps]);
+    assert!(
+        !helped.contains("nearest")
+            && helped.contains("vm.defrag_mode from 0 to 1 would have helped"),
+        "{helped}"
+    );
+}
+
+#[test]
+fn aw5_what_no_replay_has_tried_is_named_also_where_rules_have_helped() {
+    let text =
+        "vm.compaction_proactiveness 20\nvm.watermark_boost_factor 15000\nvm.defrag_mode 0\n";
+    let said = |helper: &str, each: Vec<TriedSetting>| {
+        said(&AnswerFigures {
+            kernel: RecordedKernel {
+                settings: Some(crate::trace::state::read_settings("s", text).unwrap()),
+                ..RecordedKernel::default()
+            },
+            tried: squeezed(FailureCause::Fragmented, &[(helper, &[1, 1, 1])], None).tried,
+            ..with_settings(FailureCause::Fragmented, each)
+        })
+    };
+    let defrag = trial(ModelledSetting::DefragMode, 0, 1);
+    let worse = || vec![tried_setting(defrag, &[70, 70, 70], 1, 1)];
+    let proactiveness = "; not tried: vm.compaction_proactiveness from 20 to 40";
+    let boost =
+        "; with --settings all a replay tries vm.watermark_boost_factor from 15000 to 30000.";
+    let other = said("concentrated", worse());
+    assert!(other.contains("it wants a patch; none of"), "{other}");
+    assert!(
+        other.contains(&format!("{proactiveness}{boost}")),
+        "{other}"
+    );
+    // What goes with the rules is not named again.
+    let nearest = said("linux-6.12-nofragment", Vec::new());
+    assert!(
+        nearest.contains(
+            "from 15000 to 30000 goes with it; try what no replay of this recording can: vm.compaction_proactiveness from 20 \
+             to 40."
+        ),
+        "{nearest}"
+    );
+    let named = said("linux-6.12-nofragment", worse());
+    assert!(
+        named.contains("To change: vm.defrag_mode is nearest to these rules; none of"),
+        "{named}"
+    );
+    assert!(
+        named.contains(&format!("{proactiveness}{boost}")),
+        "{named}"
     );
 }
 
