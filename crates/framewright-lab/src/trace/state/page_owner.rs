@@ -11,8 +11,10 @@
 //! `page_owner_sort` drops the line that begins with PFN and says before each block how often it was there. So a sorted dump has
 //! no pageblocks, and mobility follows from the mask.
 //!
-//! A task's name may have any bytes, line ends among them, and so may end a block early. What then stands outside a block is
-//! passed over and counted, but nothing is before the first.
+//! A task's name may have any bytes, line ends among them, and so may end a block early, or begin a line as the kernel or
+//! `page_owner_sort` does. What then stands outside a block is passed over and counted, but nothing is before the first; so is a
+//! line that begins with PFN and has nothing more, where the line before it ends within a name. With a line that is passed over
+//! a count of blocks is forgotten, so that no name multiplies a block.
 
 use super::words::shown;
 use crate::trace::text::TextLines;
@@ -69,6 +71,8 @@ pub struct PageOwners {
 struct OwnedRecord {
     frames: u64,
     comm: String,
+    /// Whether its first line ends within the task's name.
+    is_cut: bool,
     mask: u64,
     /// Whether it can move, and its pageblock.
     place: Option<(bool, u64)>,
@@ -209,6 +213,7 @@ fn one_line(
     // Older tools do not say how many pages that is.
     if let Some((count, rest)) = text.split_once(" times")
         && block.is_none()
+        && !count.is_empty()
         && (rest.starts_with(':') || (rest.starts_with(", ") && rest.contains(" pages")))
         && count.bytes().all(|byte| byte.is_ascii_digit())
     {
@@ -230,14 +235,22 @@ fn one_line(
             number(&mask[..end])
         });
         // The mask's own names stand in parentheses before those of the task.
-        let comm = rest
+        let task = rest
             .split_once("tgid ")
-            .and_then(|(_, task)| Some(task.split_once('(')?.1))
-            .and_then(|comm| Some(comm.rsplit_once(')')?.0));
+            .and_then(|(_, task)| Some(task.split_once('(')?.1));
+        let comm = task.and_then(|task| task.rsplit_once(')'));
+        let is_whole = |end: &str| {
+            let time = end
+                .strip_prefix(", ts ")
+                .and_then(|end| end.split_once(" ns"));
+            time.is_some_and(|(ns, _)| number(ns).is_ok())
+        };
+        let is_cut = task.is_some() && !comm.is_some_and(|(_, end)| is_whole(end));
         sums.any = true;
         *block = Some(OwnedRecord {
             frames: 1 << order,
-            comm: comm.unwrap_or_default().to_owned(),
+            comm: comm.map_or("", |(comm, _)| comm).to_owned(),
+            is_cut,
             mask: mask.transpose()?.unwrap_or(0),
             ..OwnedRecord::default()
         });
@@ -246,6 +259,7 @@ fn one_line(
     let Some(block) = block else {
         if sums.any {
             sums.stray_lines += 1;
+            *times = 1;
             return Ok(());
         }
         return Err(format!(
@@ -256,6 +270,11 @@ fn one_line(
     if let Some(rest) = text.strip_prefix("PFN ") {
         let words: Vec<&str> = rest.split_whitespace().collect();
         let [_, "type", mobility, "Block", pageblock, ..] = words.as_slice() else {
+            // A name of 15 bytes that makes its line look whole leaves no room for more than this.
+            if block.is_cut || rest.starts_with("), ts ") {
+                sums.stray_lines += 1;
+                return Ok(());
+            }
             return Err(format!(
                 "'{}', expected 'PFN N type MOBILITY Block N type MOBILITY'",
                 shown(text)
@@ -386,6 +405,36 @@ PFN 5632 type Reclaimable Block 11 type Reclaimable Flags 0x0()
         assert_eq!(owners.stacks.len(), 3 + 1);
         let all: u64 = owners.stacks.values().map(|held| held.fixed).sum();
         assert_eq!(all, 4 + 2 + 2);
+    }
+
+    #[test]
+    fn a_task_s_name_is_never_taken_for_a_line_of_the_dump() {
+        let block = |comm: &str| {
+            format!(
+                "Page allocated via order 1, mask 0xcc0(GFP_KERNEL), pid 1, tgid 1 ({comm}), ts 1 ns\n\
+                 PFN 5632 type Unmovable Block 11 type Movable Flags 0x0()\n x+0x1/0x2\n\n"
+            )
+        };
+        for (comm, stray) in [
+            ("a\nPFN 1", 1),
+            ("a)\nPFN 1", 1),
+            ("a\nPFN 1 type X", 1),
+            ("a), ts \nPFN 1", 1),
+            ("), ts ns\nPFN 1\n", 1),
+            ("), ts 1 ns\nPFN ", 1),
+            // What stands behind a blank line is in no block.
+            ("a\n\n times:", 3),
+            ("a\n\n9999 times:", 2),
+            ("a\n\n9 times:\n\n", 3),
+        ] {
+            let owners = read(&(block(comm) + DUMP)).unwrap_or_else(|e| panic!("{comm:?}: {e}"));
+            assert_eq!(owners.stray_lines, stray, "{comm:?}");
+            let all: u64 = owners.stacks.values().map(|held| held.fixed).sum();
+            assert_eq!(all, 4 + 2 + 2, "{comm:?}");
+        }
+        // A name that is whole excuses nothing.
+        let faulty = block("a").replace(" type Unmovable", "");
+        assert!(read(&faulty).unwrap_err().to_string().starts_with("p:2: "));
     }
 
     #[test]
