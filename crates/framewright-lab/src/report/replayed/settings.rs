@@ -20,7 +20,7 @@ struct SettingRow {
     values: BTreeMap<Metric, f64>,
     /// What the machine served and fails here, as the metric has it.
     failed: [u64; MAX_ORDER + 1],
-    /// What the machine refused and fails here, too.
+    /// What the machine refused and fails here, too: of the order that the answer is about, or of all where there is none.
     refused: u64,
     stalled: u64,
     fallbacks: u64,
@@ -57,9 +57,10 @@ impl SettingsReport {
             variant,
             values: outcome.values(),
             failed: outcome.failures,
-            refused: match self.is_as_recorded {
-                true => outcome.met.total(),
-                false => 0,
+            refused: match (self.is_as_recorded, self.judged) {
+                (false, _) => 0,
+                (true, Some(order)) => outcome.met.counts.all[order],
+                (true, None) => outcome.met.total(),
             },
             stalled: outcome.stalled.iter().sum(),
             fallbacks: outcome.mixing_fallbacks(),
@@ -84,8 +85,9 @@ impl SettingsReport {
     #[must_use]
     pub fn tabled(&self, case: &str) -> Tabled {
         let sum = |order: usize| -> u64 { self.rows.iter().map(|row| row.failed[order]).sum() };
-        let mut orders: Vec<usize> = (0..=MAX_ORDER).filter(|&order| sum(order) > 0).collect();
-        // The one that the answer is about is never left out.
+        // The one that the answer is about is never left out, also where all that fails of it the machine refused, too.
+        let is_shown = |&order: &usize| sum(order) > 0 || self.judged == Some(order);
+        let mut orders: Vec<usize> = (0..=MAX_ORDER).filter(is_shown).collect();
         orders.sort_by_key(|&order| (self.judged != Some(order), std::cmp::Reverse(sum(order))));
         let mut left_out = orders.split_off(orders.len().min(ORDERS_MAX));
         orders.sort_unstable();
@@ -93,7 +95,10 @@ impl SettingsReport {
         let has_refused = self.rows.iter().any(|row| row.refused > 0);
         let titles = orders.iter().map(|order| format!("order {order}\nfails"));
         let titles = titles
-            .chain(has_refused.then(|| "refused there,\nfails here".to_owned()))
+            .chain(has_refused.then(|| match self.judged {
+                Some(order) => format!("order {order} refused\nthere, fails here"),
+                None => "refused there,\nfails here".to_owned(),
+            }))
             .chain(["requests\nwait", "fall-\nbacks", "contaminated_\nblocks"].map(str::to_owned));
         let heading = |title| Heading {
             title,
@@ -125,11 +130,13 @@ impl SettingsReport {
                 .to_owned(),
         ];
         if has_refused {
-            notes.push(
-                "what the machine itself refused and fails here, too, of whatever order, has a column of its own; the answer counts \
-                 both"
-                    .into(),
-            );
+            let of = match self.judged {
+                Some(order) => format!("of order {order}"),
+                None => "of whatever order".to_owned(),
+            };
+            notes.push(format!(
+                "what the machine itself refused and fails here, too, {of}, has a column of its own; the answer counts both"
+            ));
         }
         if !left_out.is_empty() {
             let left_out: Vec<String> = left_out.iter().map(usize::to_string).collect();
@@ -163,7 +170,7 @@ mod tests {
         for (order, failed) in [(2, 1), (3, 40), (4, 7), (9, 9)] {
             outcome.failures[order] = failed;
         }
-        outcome.met.counts.all[3] = 5;
+        (outcome.met.counts.all[2], outcome.met.counts.all[3]) = (5, 8);
         outcome.stalled[3] = 1_234;
         outcome.fallbacks = [[5, 1, 2], [0, 9, 0], [3, 0, 0]];
         let mut report = SettingsReport::new(&outcome, true, Some(2));
@@ -195,7 +202,20 @@ mod tests {
             ["1", "0", "9", "5", "0", "6"]
         );
         assert!(text.contains("not shown: failures of order 4"), "{text}");
-        assert!(text.contains("has a column of its own"), "{text}");
+        assert!(
+            text.contains("fails here, too, of order 2, has a column of its own"),
+            "{text}"
+        );
+        // Of another order all that fails here the machine refused, too; without one the column has all orders.
+        outcome.met.counts.all[1] = 6;
+        let cell = |judged, title: &str| -> String {
+            let grid = SettingsReport::new(&outcome, true, judged).tabled("t").grid;
+            let nth = grid.headings.iter().position(|one| one.title == title);
+            grid.rows[0].cells[nth.unwrap()].clone()
+        };
+        assert_eq!(cell(Some(1), "order 1\nfails"), "0");
+        assert_eq!(cell(Some(1), "order 1 refused\nthere, fails here"), "6");
+        assert_eq!(cell(None, "refused there,\nfails here"), "19");
         // In less memory the answer does not count what the machine refused.
         let squeezed = SettingsReport::new(&outcome, false, None);
         assert!(!squeezed.tabled("t").text().contains("refused"));
