@@ -341,6 +341,17 @@ fn settings_that_the_recorded_kernel_has_are_tried_and_told_with_their_price() {
             .unwrap()
             .contains("settings of the recorded kernel")
     );
+    // The recorded factor holds for policies, too: here the kernel as it was set is one of them.
+    set("vm.watermark_boost_factor 0\nvm.defrag_mode 0\n");
+    let json = squeezed(&["--json", "-"]);
+    let figures = |variant: &str| -> Vec<String> {
+        let named = format!(r#""variant":"{variant}","metric":"#);
+        let rows = json.lines().filter_map(|line| line.split_once(&named));
+        rows.map(|(_, row)| row.to_owned()).collect()
+    };
+    let (policy, as_set) = (figures("linux-6.12"), figures("as-set"));
+    assert!(!as_set.is_empty(), "{json}");
+    assert!(as_set.iter().all(|row| policy.contains(row)), "{json}");
     // Without watermarks there is nothing that settings bear on, nor where the kernel has none of them.
     assert!(!squeezed(&["--watermarks", "off"]).contains("settings of the recorded kernel, under"));
     set("vm.min_free_kbytes 400\n");

@@ -11,9 +11,9 @@ use crate::cmd::input::LoadedTrace;
 use crate::measure::{MAX_ORDER, replay as m};
 use crate::replay::admission::{MachineZone, MarksSource};
 use crate::replay::{
-    BackgroundRuns, CachedBlock, MachineZones, ProposedSqueeze, ReplayJob, ReplayOptions,
-    ReplayOutcome, ReplayPolicy, SAMPLE_MS, Start, TraceMemory, labels_by_state, labels_by_zone,
-    placement, propose_squeezes, replay_all, replay_all_until,
+    BackgroundRuns, CachedBlock, MachineZones, ModelledSetting, ProposedSqueeze, ReplayJob,
+    ReplayOptions, ReplayOutcome, ReplayPolicy, SAMPLE_MS, Start, TraceMemory, labels_by_state,
+    labels_by_zone, placement, propose_squeezes, replay_all, replay_all_until,
 };
 use crate::report::{
     Calibration, Deviation, Hollow, LINUX, OwnersReport, RECORDED_KERNEL, ReportCase, ReportColumn,
@@ -114,6 +114,12 @@ pub(in crate::cmd) fn memory_of(
             memory.labels = labels_by_zone(&loaded.trace, zones, loaded.chosen.as_deref());
         }
         memory.background = BackgroundRuns::of(&loaded.trace);
+        // As the machine was set, whatever is tried on it.
+        let settings = loaded.settings.as_ref();
+        let boost = ModelledSetting::BoostFactor;
+        if let Some(factor) = settings.and_then(|settings| settings.number(boost.name())) {
+            memory = boost.on(memory, factor);
+        }
     }
     Ok(match options.squeeze {
         0 => memory,

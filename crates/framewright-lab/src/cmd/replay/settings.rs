@@ -5,8 +5,8 @@ use super::nearby::{NearbyReplay, counts_of, failed_of, is_as_recorded};
 use crate::cmd::conduct::{CommandError, with_progress};
 use crate::cmd::input::LoadedTrace;
 use crate::replay::{
-    FailureCause, ModelledSetting, ReplayJob, ReplayOptions, ReplayOutcome, ReplayPolicy,
-    TRIED_OPS_MAX, TraceMemory, replay_all, replay_all_until,
+    FailureCause, ReplayJob, ReplayOptions, ReplayOutcome, ReplayPolicy, TRIED_OPS_MAX,
+    TraceMemory, replay_all, replay_all_until,
 };
 use crate::report::{
     SettingTrial, SettingsReport, TriedCounts, TriedSetting, TriedSettings, calibrate_requests,
@@ -78,7 +78,6 @@ impl SettingsCase<'_> {
 
     /// Replays the kernel as it was set, and with each setting that there is to try; `None` where that would tell nothing.
     pub(super) fn replayed(&self) -> Result<Option<SettingReplays>, CommandError> {
-        let kernel = self.loaded.recorded_kernel();
         let (rules, _) = self.base;
         let trials = trials_of(self.loaded, rules, self.which);
         if trials.is_empty() || !self.is_worth_it() {
@@ -89,17 +88,9 @@ impl SettingsCase<'_> {
             background: None,
             ..self.memory.clone()
         };
-        let boost = kernel
-            .settings
-            .as_ref()
-            .and_then(|settings| settings.number(ModelledSetting::BoostFactor.name()));
-        let as_set = match boost {
-            Some(factor) => ModelledSetting::BoostFactor.on(as_set, factor),
-            None => as_set,
-        };
         // The calibration is a replay of the memory as it is given.
         let is_remodelled = self.memory.background.is_some();
-        let is_calibrated = !is_remodelled && as_set.zones == self.memory.zones;
+        let is_calibrated = !is_remodelled;
         let under = |trial: &SettingTrial| trial.setting.on(as_set.clone(), trial.to);
         let memories: Vec<TraceMemory<'_>> = trials.iter().map(under).collect();
         let unset = self.loaded.unset_rules();
