@@ -5,7 +5,7 @@ use crate::say;
 use crate::serial::{Exit, exit};
 use core::fmt;
 use core::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU64,
+    AtomicPtr, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 use framewright::vrange::{AreaInfo, AreaState};
@@ -35,8 +35,8 @@ pub fn run_tick() {
     }
 }
 
-/// Whether the next fault, in the guard page below a stack, is what the test wants, and ends it.
-pub static IS_FAULT_WANTED: AtomicBool = AtomicBool::new(false);
+/// The tag of the area below which the next fault is what the test wants, and ends it; 0 if none is.
+pub static WANTED_BELOW: AtomicU32 = AtomicU32::new(0);
 
 /// The tags of stacks: this one and the CPU's number.
 const STACKS: u32 = 0x057a_c000;
@@ -95,8 +95,9 @@ pub fn end_by_fault(number: u64, at: u64, error: u64, address: u64) -> ! {
     );
     let page = Page::of_address(address);
     let area = memory::engine().space().find(page);
-    let is_below_stack = area.is_some_and(|area| page < area.start);
-    exit(if IS_FAULT_WANTED.load(Relaxed) && is_below_stack {
+    let below = area.filter(|area| page < area.start).map(|area| area.tag);
+    let wanted = Some(WANTED_BELOW.load(Relaxed)).filter(|&tag| tag != 0);
+    exit(if wanted.is_some() && below == wanted {
         Exit::Passed
     } else {
         Exit::Faulted

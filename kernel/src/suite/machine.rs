@@ -7,7 +7,7 @@ use crate::counts::COUNTS;
 use crate::memory::{BarePc, WINDOW, engine, page_tables, with};
 use crate::say;
 use crate::serial::{Exit, exit};
-use crate::traps::{IS_FAULT_WANTED, Named, tag_of_stack};
+use crate::traps::{Named, WANTED_BELOW, tag_of_stack};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -70,7 +70,7 @@ pub fn stack() {
         address(stack) - 1,
         "in the guard page below the vmalloc area of 4 pages"
     ));
-    IS_FAULT_WANTED.store(true, Relaxed);
+    WANTED_BELOW.store(2, Relaxed);
     let top = address(stack) + 4 * Page::BYTES;
     call_on_stack(top, overflow)
 }
@@ -92,7 +92,7 @@ pub fn stacks() {
             address(stack.start) + stack.pages * Page::BYTES,
             &above
         ));
-        IS_FAULT_WANTED.store(true, Relaxed);
+        WANTED_BELOW.store(stack.tag, Relaxed);
         overflow();
     });
     panic!("CPU {} went on", crate::cpus() - 1);

@@ -34,11 +34,11 @@ impl Patience {
     }
 
     /// Takes a lock, unless its holder keeps it for longer than the patience lasts; and whether the lock was
-    /// found taken.
+    /// found taken. It waits by calls of `relax`.
     pub(crate) fn lock<'m>(
         &mut self,
         lock: Lock<'m>,
-        platform: &impl FramePlatform,
+        relax: impl Fn(u32),
     ) -> Option<(LockGuard<'m>, bool)> {
         let mut attempt = 0;
         loop {
@@ -48,9 +48,10 @@ impl Patience {
             {
                 return Some((guard, attempt > 0));
             }
-            if !self.wait(platform, attempt) {
+            if !self.spend() {
                 return None;
             }
+            relax(attempt);
             attempt = attempt.saturating_add(1);
         }
     }

@@ -260,7 +260,7 @@ impl<'m, P: ReservePlatform> Reserve<'m, P> {
     /// The same, but gives up if the lock's holder keeps it for longer than `patience` lasts.
     pub(super) fn try_lock_owners(&self, patience: &mut Patience) -> Option<Awaited<'_, 'm, P>> {
         let lock = Lock::new(&self.own.lock);
-        let (owners, _) = patience.lock(lock, &self.platform)?;
+        let (owners, _) = patience.lock(lock, |attempt| self.platform.relax(attempt))?;
         Some(Awaited::new(owners, &self.platform))
     }
 }

@@ -86,7 +86,8 @@ pub(crate) trait SeatSet<'m> {
         Self: Sized,
     {
         let (words, platform) = (self.stop_words(), self.platform());
-        let (guard, waited) = patience.lock(Lock::new(words.lock), platform)?;
+        let (guard, waited) =
+            patience.lock(Lock::new(words.lock), |attempt| platform.relax(attempt))?;
         let accounts = self.accounts();
         Some(StopLock {
             set: self,

@@ -41,7 +41,7 @@ const LONG_TESTS: &[(&str, usize)] = &[
     ("crates/framewright-lab/tests/replay", 15),
     ("crates/framewright-lab/tests/trace", 14),
     ("crates/framewright-linux/tests", 15),
-    ("crates/framewright-sim/tests", 20),
+    ("crates/framewright-sim/tests", 19),
 ];
 
 /// The type that a line begins an `impl` block of, at the margin, where rustfmt leaves it.

@@ -180,14 +180,16 @@ impl<'r, 'z, 'm, P: FramePlatform> MigrateArea<'r, 'z, 'm, P> {
     /// The same, but gives up if the lock's holder keeps it for longer than `patience` lasts.
     fn try_lock_claims(&self, patience: &mut Patience) -> Option<LockGuard<'r>> {
         let platform = self.reclaim.zone().platform();
-        let (claims, _) = patience.lock(Lock::new(&self.own.claims_lock), platform)?;
+        let relax = |attempt| platform.relax(attempt);
+        let (claims, _) = patience.lock(Lock::new(&self.own.claims_lock), relax)?;
         Some(claims)
     }
 
     /// The turn, unless another owner keeps it for longer than `patience` lasts.
     fn try_lock_turn(&self, patience: &mut Patience) -> Option<Awaited<'_, 'r, P>> {
         let platform = self.reclaim.zone().platform();
-        let (turn, _) = patience.lock(Lock::new(&self.own.turn), platform)?;
+        let relax = |attempt| platform.relax(attempt);
+        let (turn, _) = patience.lock(Lock::new(&self.own.turn), relax)?;
         Some(Awaited::new(turn, platform))
     }
 }

@@ -278,7 +278,10 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
     #[cold]
     #[inline(never)]
     pub(super) fn construct_at_once(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
-        self.release_at_once()?;
+        if self.space.config.strict {
+            // They have no mapping, so they wait for no flush.
+            self.retire_all_kept()?;
+        }
         self.release_waiting();
         // With an eye on what other CPUs move meanwhile: frames that it missed may have come back by the time it fails.
         match self.construct(request, false, true) {
@@ -286,14 +289,6 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
                 Err(RangeError::Frames(AllocError::WouldWait))
             }
             made => made.map_err(|(error, _)| error),
-        }
-    }
-
-    /// In a strict space this CPU's kept areas go, which have no mapping: they wait, but for no flush.
-    fn release_at_once(&mut self) -> Result<(), Poisoned> {
-        match self.space.config.strict {
-            true => self.retire_all_kept(),
-            false => Ok(()),
         }
     }
 

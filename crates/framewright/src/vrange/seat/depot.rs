@@ -22,7 +22,7 @@ use super::super::areas::{KEPT_MAX, Kept};
 use super::super::space::DepotRecord;
 use super::super::{AreaHeader, Space};
 use super::Held;
-use crate::platform::RangePlatform;
+use crate::platform::{Patience, RangePlatform};
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::sync::{AtomicU64, Lock, LockGuard};
 
@@ -114,22 +114,9 @@ impl<'m, P: RangePlatform> Space<'m, P> {
     /// The same, unless other CPUs hold the lock for longer than [`DEPOT_WAITS`].
     fn try_with_depot<T>(&self, work: impl FnOnce(Kept<'m>) -> T) -> Option<T> {
         let (lock, depot) = self.depot_words();
-        let lock = Lock::new(lock);
-        let mut attempt = 0;
-        let guard = loop {
-            // A look first: a failed exchange would take the line from the holder.
-            if !lock.is_locked()
-                && let Some(guard) = lock.try_lock()
-            {
-                break guard;
-            }
-            if attempt == DEPOT_WAITS {
-                return None;
-            }
-            self.relax_for_lock(attempt);
-            attempt += 1;
-        };
-        let _held = self.watch_depot(guard, attempt > 0);
+        let relax = |attempt| self.relax_for_lock(attempt);
+        let (guard, waited) = Patience::Rounds(DEPOT_WAITS).lock(Lock::new(lock), relax)?;
+        let _held = self.watch_depot(guard, waited);
         Some(work(depot))
     }
 
