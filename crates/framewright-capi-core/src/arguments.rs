@@ -4,6 +4,7 @@ use crate::codes::{Coded, FW_E2BIG, FW_EFBIG, FW_EINVAL};
 use core::ffi::c_int;
 use core::fmt;
 use framewright::kv::KvRequest;
+use framewright::vrange::AreaRequest;
 use framewright::{Addr, Context, Frame, Mobility, Order, Page, Run};
 
 /// Bytes in a page, and in a frame.
@@ -25,8 +26,13 @@ pub const FW_NOWAIT: u32 = 2;
 pub const FW_NOIO: u32 = 4;
 /// The call must enter no file system. Says so to those that it asks for memory.
 pub const FW_NOFS: u32 = 8;
+/// Of an area: a page before it, too, is never mapped. For a stack, which grows down.
+pub const FW_GUARD_BEFORE: u32 = 16;
+/// Of an area of 2 MiB or more: it begins at a multiple of 2 MiB where a gap allows that at once, so that large entries of
+/// page tables are possible. In a crowded window that costs address space. A shorter area is as without it.
+pub const FW_HUGE: u32 = 32;
 
-const KNOWN_FLAGS: u32 = FW_ZERO | FW_NOWAIT | FW_NOIO | FW_NOFS;
+const KNOWN_FLAGS: u32 = FW_ZERO | FW_NOWAIT | FW_NOIO | FW_NOFS | FW_GUARD_BEFORE | FW_HUGE;
 
 /// An argument is wrong, whatever the state of the library.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -254,6 +260,10 @@ pub struct FlagsMeaning {
     pub context: Context,
     /// Whether the contents must be zero.
     pub zero: bool,
+    /// Whether an area has a guard page before it.
+    pub guard_before: bool,
+    /// Whether large entries of page tables should be possible.
+    pub huge: bool,
 }
 
 /// What the flags ask for.
@@ -274,30 +284,56 @@ pub const fn flags_of(flags: u32) -> Result<FlagsMeaning, WrongArgument> {
     if flags & FW_NOWAIT != 0 {
         context = Context::NOWAIT;
     }
-    let zero = flags & FW_ZERO != 0;
-    Ok(FlagsMeaning { context, zero })
+    Ok(FlagsMeaning {
+        context,
+        zero: flags & FW_ZERO != 0,
+        guard_before: flags & FW_GUARD_BEFORE != 0,
+        huge: flags & FW_HUGE != 0,
+    })
 }
 
-/// The same where nothing can be zeroed.
+/// The same where the context is all that can be chosen.
 ///
 /// # Errors
-/// If one of them is unknown, or asks for zeroes.
+/// If one of them is unknown, or asks for anything else.
 pub const fn context_of(flags: u32) -> Result<Context, WrongArgument> {
     match flags_of(flags) {
         Ok(FlagsMeaning {
             context,
             zero: false,
+            guard_before: false,
+            huge: false,
         }) => Ok(context),
         _ => Err(WrongArgument::Flags(flags)),
     }
 }
 
+/// A request for an area of that shape.
+///
+/// # Errors
+/// As [`pages_for`], [`align_of`] and [`flags_of`].
+pub fn area_of(bytes: usize, align_bytes: usize, flags: u32) -> Result<AreaRequest, WrongArgument> {
+    let how = flags_of(flags)?;
+    let align_bytes = align_of(align_bytes as u64)?;
+    Ok(AreaRequest {
+        align_bytes,
+        zero: how.zero,
+        context: how.context,
+        guard_before: how.guard_before,
+        huge: how.huge,
+        ..AreaRequest::new(pages_for(bytes)?)
+    })
+}
+
 /// A request for an object of that shape.
 ///
 /// # Errors
-/// As [`request_of`], [`align_of`] and [`flags_of`].
+/// As [`request_of`], [`align_of`] and [`flags_of`], and for flags that only an area can have.
 pub fn object_of(bytes: usize, align_bytes: usize, flags: u32) -> Result<KvRequest, WrongArgument> {
     let how = flags_of(flags)?;
+    if how.guard_before || how.huge {
+        return Err(WrongArgument::Flags(flags));
+    }
     let align = align_of(align_bytes as u64)?;
     let request = request_of(bytes)?.aligned_to(align);
     Ok(KvRequest {
@@ -365,6 +401,35 @@ mod tests {
         assert_eq!(context_of(FW_NOWAIT), Ok(Context::NOWAIT));
         assert!(flags_of(FW_ZERO | FW_NOWAIT).unwrap().zero);
         assert_eq!(context_of(FW_ZERO), Err(WrongArgument::Flags(FW_ZERO)));
-        assert_eq!(flags_of(16), Err(WrongArgument::Flags(16)));
+        assert_eq!(flags_of(64), Err(WrongArgument::Flags(64)));
+    }
+
+    #[test]
+    fn only_an_area_has_guards_before_it_and_large_entries() {
+        let plain = AreaRequest::new(3).aligned_to(1 << 16);
+        let all = FW_GUARD_BEFORE | FW_HUGE | FW_ZERO | FW_NOWAIT;
+        let known = [
+            (0, plain),
+            (FW_GUARD_BEFORE, plain.guarded()),
+            (FW_HUGE, plain.for_huge_pages()),
+            (
+                all,
+                plain
+                    .guarded()
+                    .for_huge_pages()
+                    .zeroed()
+                    .within(Context::NOWAIT),
+            ),
+        ];
+        for (flags, request) in known {
+            assert_eq!(area_of(3 * FW_PAGE_BYTES, 1 << 16, flags), Ok(request));
+        }
+        for flags in [FW_GUARD_BEFORE, FW_HUGE, FW_HUGE | FW_ZERO] {
+            assert_eq!(context_of(flags), Err(WrongArgument::Flags(flags)));
+            assert_eq!(object_of(1, 1, flags), Err(WrongArgument::Flags(flags)));
+        }
+        assert_eq!(area_of(1, 1, 64), Err(WrongArgument::Flags(64)));
+        assert_eq!(area_of(0, 1, 0), Err(WrongArgument::NoBytes));
+        assert_eq!(area_of(1, 3, 0), Err(WrongArgument::Align(3)));
     }
 }

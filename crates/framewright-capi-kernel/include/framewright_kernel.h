@@ -117,6 +117,13 @@
 // The call must enter no file system. Says so to those that it asks for memory.
 #define FW_NOFS 8
 
+// Of an area: a page before it, too, is never mapped. For a stack, which grows down.
+#define FW_GUARD_BEFORE 16
+
+// Of an area of 2 MiB or more: it begins at a multiple of 2 MiB where a gap allows that at once, so that large entries of
+// page tables are possible. In a crowded window that costs address space. A shorter area is as without it.
+#define FW_HUGE 32
+
 // The metadata hold zeroes, so that `fwk_new` need not write those of pages and objects that are never used.
 #define FWK_ZEROED 1
 
@@ -470,9 +477,11 @@ int fwk_run_free(struct fwk_memory *memory, uint32_t cpu, uint64_t first, uint64
 
 // Allocates an area of whole pages with at least `bytes` bytes, at a multiple of `align_bytes`, a power of two, and a page
 // behind it that is never mapped. The frames are anywhere, so no contiguous memory is needed. `flags` are of `FW_ZERO`,
-// `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS`; without `FW_ZERO` the contents are undefined.
+// `FW_GUARD_BEFORE` and `FW_HUGE` for the area, and of `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS` for the caller; without `FW_ZERO` the
+// contents are undefined.
 //
-// Cost: one `map` for each run of frames; with `FWK_KEEPS_MAPPED` nanoseconds for an area as long as one freed lately. Before it fails it stops all CPUs and has all freed areas flushed; not with `FW_NOWAIT`.
+// Cost: one `map` for each run of frames; with `FWK_KEEPS_MAPPED` nanoseconds for an area as long as one freed lately. Before
+// it fails it stops all CPUs and has all freed areas flushed; not with `FW_NOWAIT`.
 //
 // Errors: NULL, and `fwk_last_error` is `FW_ENOMEM` (too few frames, or `map` says so), `FW_ENOSPC`, `FW_EFBIG` for more
 // than there is, `FW_EHOST` if `map` refuses, `FW_EAGAIN` with `FW_NOWAIT` if waiting might have helped, or `FW_EINVAL`.

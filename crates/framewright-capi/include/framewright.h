@@ -116,6 +116,13 @@
 // The call must enter no file system. Says so to those that it asks for memory.
 #define FW_NOFS 8
 
+// Of an area: a page before it, too, is never mapped. For a stack, which grows down.
+#define FW_GUARD_BEFORE 16
+
+// Of an area of 2 MiB or more: it begins at a multiple of 2 MiB where a gap allows that at once, so that large entries of
+// page tables are possible. In a crowded window that costs address space. A shorter area is as without it.
+#define FW_HUGE 32
+
 // An area of `fw_vmalloc` and its kin, or a mapped object of `fw_kvmalloc`.
 #define FW_AREA_VMALLOC 1
 
@@ -431,8 +438,9 @@ void *fw_vmalloc_aligned(struct fw_host *host, size_t bytes, size_t align_bytes)
 // Errors: as `fw_vmalloc`.
 void *fw_vzalloc(struct fw_host *host, size_t bytes);
 
-// As `fw_vmalloc_aligned`, by a caller that may do less while it waits: `flags` are of `FW_ZERO`, `FW_NOWAIT`, `FW_NOIO`,
-// `FW_NOFS`. With `FW_NOWAIT` it may still make the system calls that map.
+// As `fw_vmalloc_aligned`, with `flags` of `FW_ZERO`, `FW_GUARD_BEFORE` and `FW_HUGE` for the area, and of `FW_NOWAIT`,
+// `FW_NOIO`, `FW_NOFS` for a caller that may do less while it waits. With `FW_NOWAIT` it may still make the system calls that
+// map.
 //
 // Errors: as `fw_vmalloc_aligned`; `FW_EAGAIN` with `FW_NOWAIT` if others may have what it needs, or another thread is in
 // the shared seat.

@@ -6,10 +6,10 @@ use super::head::either;
 use super::platform::pointer;
 use super::{FwkMemory, address, coded, head, pointed};
 use core::ffi::{c_int, c_void};
-use framewright::vrange::{AreaInfo, AreaKind, AreaRequest, AreaState};
+use framewright::vrange::{AreaInfo, AreaKind, AreaState};
 use framewright::{Addr, Page};
 use framewright_capi_core::arguments::{
-    FW_PAGE_BYTES, WrongArgument, align_of, context_of, flags_of, page_at, pages_for,
+    FW_PAGE_BYTES, WrongArgument, area_of, context_of, page_at,
 };
 use framewright_capi_core::pointers;
 
@@ -21,9 +21,11 @@ fn at(page: Page) -> *mut c_void {
 
 /// Allocates an area of whole pages with at least `bytes` bytes, at a multiple of `align_bytes`, a power of two, and a page
 /// behind it that is never mapped. The frames are anywhere, so no contiguous memory is needed. `flags` are of `FW_ZERO`,
-/// `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS`; without `FW_ZERO` the contents are undefined.
+/// `FW_GUARD_BEFORE` and `FW_HUGE` for the area, and of `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS` for the caller; without `FW_ZERO` the
+/// contents are undefined.
 ///
-/// Cost: one `map` for each run of frames; with `FWK_KEEPS_MAPPED` nanoseconds for an area as long as one freed lately. Before it fails it stops all CPUs and has all freed areas flushed; not with `FW_NOWAIT`.
+/// Cost: one `map` for each run of frames; with `FWK_KEEPS_MAPPED` nanoseconds for an area as long as one freed lately. Before
+/// it fails it stops all CPUs and has all freed areas flushed; not with `FW_NOWAIT`.
 ///
 /// Errors: NULL, and `fwk_last_error` is `FW_ENOMEM` (too few frames, or `map` says so), `FW_ENOSPC`, `FW_EFBIG` for more
 /// than there is, `FW_EHOST` if `map` refuses, `FW_EAGAIN` with `FW_NOWAIT` if waiting might have helped, or `FW_EINVAL`.
@@ -36,13 +38,7 @@ pub extern "C" fn fwk_vmalloc(
     flags: u32,
 ) -> *mut c_void {
     pointed(memory, cpu, |inside| {
-        let (how, align_bytes) = (flags_of(flags)?, align_of(align_bytes as u64)?);
-        let request = AreaRequest {
-            align_bytes,
-            zero: how.zero,
-            context: how.context,
-            ..AreaRequest::new(pages_for(bytes)?)
-        };
+        let request = area_of(bytes, align_bytes, flags)?;
         let area = either!(KernelSeats, inside.seats, seats => seats.vmalloc(&request))?;
         Ok(at(area))
     })

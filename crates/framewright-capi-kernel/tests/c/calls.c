@@ -63,6 +63,18 @@ static void areas(struct machine *machine)
         memset(area, 0x5a, bytes);
         OK(fwk_vfree(memory, 1, area));
     }
+    char *shaped[8];
+    for (int nth = 0; nth < 8; nth++)
+        CHECK((shaped[nth] = fwk_vmalloc(memory, 0, FW_PAGE_BYTES, 1, nth % 2 ? FW_GUARD_BEFORE : 0)) != NULL);
+    for (int nth = 1; nth < 8; nth += 2) // the page, the guard behind its neighbour, and its own
+        for (int other = 0; other < 8; other++)
+            CHECK(shaped[nth] <= shaped[other] || shaped[nth] - shaped[other] >= 3 * FW_PAGE_BYTES);
+    char *large = fwk_vmalloc(memory, 0, 2 << 20, 1, FW_HUGE);
+    CHECK(large != NULL && (uintptr_t)large % (2 << 20) == 0);
+    OK(fwk_vfree(memory, 0, large));
+    for (int nth = 0; nth < 8; nth++)
+        OK(fwk_vfree(memory, 0, shaped[nth]));
+    REFUSES(FW_EINVAL, memory, fwk_kvmalloc(memory, 0, 1, 1, FW_GUARD_BEFORE));
     machine->last_flags = -1;
     void *area = fwk_vmalloc(memory, 0, 100 * FW_PAGE_BYTES, 1, FW_NOFS);
     CHECK(area != NULL && machine->last_flags == FW_NOFS); // the callback hears what it may do

@@ -3,10 +3,10 @@
 //! Areas of address space.
 
 use super::{FwHost, address, coded, pointed_with, pointer};
-use framewright::vrange::{AreaKind, AreaRequest, AreaState};
+use framewright::vrange::{AreaKind, AreaState};
 use framewright::{Addr, Page};
 use framewright_capi_core::arguments::{
-    FW_PAGE_BYTES, FW_ZERO, WrongArgument, align_of, context_of, flags_of, page_at, pages_for,
+    FW_PAGE_BYTES, FW_ZERO, WrongArgument, area_of, context_of, page_at,
 };
 use framewright_capi_core::pointers;
 use std::ffi::{c_int, c_void};
@@ -52,8 +52,9 @@ pub extern "C" fn fw_vzalloc(host: *mut FwHost, bytes: usize) -> *mut c_void {
     fw_vmalloc_with(host, bytes, 1, FW_ZERO)
 }
 
-/// As `fw_vmalloc_aligned`, by a caller that may do less while it waits: `flags` are of `FW_ZERO`, `FW_NOWAIT`, `FW_NOIO`,
-/// `FW_NOFS`. With `FW_NOWAIT` it may still make the system calls that map.
+/// As `fw_vmalloc_aligned`, with `flags` of `FW_ZERO`, `FW_GUARD_BEFORE` and `FW_HUGE` for the area, and of `FW_NOWAIT`,
+/// `FW_NOIO`, `FW_NOFS` for a caller that may do less while it waits. With `FW_NOWAIT` it may still make the system calls that
+/// map.
 ///
 /// Errors: as `fw_vmalloc_aligned`; `FW_EAGAIN` with `FW_NOWAIT` if others may have what it needs, or another thread is in
 /// the shared seat.
@@ -65,13 +66,7 @@ pub extern "C" fn fw_vmalloc_with(
     flags: u32,
 ) -> *mut c_void {
     pointed_with(host, flags, |seat| {
-        let (how, align_bytes) = (flags_of(flags)?, align_of(align_bytes as u64)?);
-        let request = AreaRequest {
-            align_bytes,
-            zero: how.zero,
-            context: how.context,
-            ..AreaRequest::new(pages_for(bytes)?)
-        };
+        let request = area_of(bytes, align_bytes, flags)?;
         Ok(at(seat.cpu().vmalloc(&request)?))
     })
 }

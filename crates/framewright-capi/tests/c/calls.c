@@ -352,6 +352,28 @@ static void parts(void)
     end_empty(host);
 }
 
+// What only an area can be asked for: a guard page before it, and a beginning that allows large entries.
+static void areas_of_a_shape(void)
+{
+    struct fw_host *host = host_of(16 << 20, 2, 0);
+    char *areas[16];
+    for (int nth = 0; nth < 16; nth++)
+        CHECK((areas[nth] = fw_vmalloc_with(host, FW_PAGE_BYTES, 1, nth % 2 ? FW_GUARD_BEFORE : 0)) != NULL);
+    for (int nth = 1; nth < 16; nth += 2) // the page, the guard behind its neighbour, and its own
+        for (int other = 0; other < 16; other++)
+            CHECK(areas[nth] <= areas[other] || areas[nth] - areas[other] >= 3 * FW_PAGE_BYTES);
+    void *plain = fw_vmalloc(host, 2 << 20), *large = fw_vmalloc_with(host, 2 << 20, 1, FW_HUGE | FW_ZERO);
+    CHECK(plain != NULL && large != NULL);
+    CHECK((uintptr_t)plain % (2 << 20) != 0 && (uintptr_t)large % (2 << 20) == 0);
+    for (int nth = 0; nth < 16; nth++)
+        OK(fw_vfree(host, areas[nth]));
+    OK(fw_vfree(host, plain));
+    OK(fw_vfree(host, large));
+    REFUSES(FW_EINVAL, fw_kmalloc_with(host, 1, 1, FW_GUARD_BEFORE));
+    REFUSES(FW_EINVAL, fw_kvmalloc_with(host, 3 << 20, 1, FW_HUGE));
+    end_empty(host);
+}
+
 static void flags(void)
 {
     struct fw_host *host = host_of(16 << 20, 2, 0);
@@ -532,6 +554,7 @@ static void guests(void)
 int main(void)
 {
     parts();
+    areas_of_a_shape();
     flags();
     nowait_in_the_shared_seat();
     guests();
