@@ -52,7 +52,8 @@ impl<P: FramePlatform> Kv<'_, P> {
 
 impl<'m, P: ObjectPlatform> Kv<'m, P> {
     /// An object allocator of that layout in `memory`, which has at least as many words as
-    /// [`KvLayout::words_needed`] says; their values do not matter. Time: O(metadata).
+    /// [`KvLayout::words_needed`] says; their values do not matter. It does not touch the words of slabs' records: each is
+    /// cleared when it is first used. Time: O(frames + CPUs).
     ///
     /// # Errors
     /// What is wrong with layout or memory, with the number.
@@ -61,7 +62,7 @@ impl<'m, P: ObjectPlatform> Kv<'m, P> {
     }
 
     /// As [`new`](Self::new), in memory that holds zeroes, as a host's fresh mapping does. It does
-    /// not touch the words of records that are never used. Time: O(CPUs).
+    /// not touch the words of frames that are never an object's either. Time: O(CPUs).
     ///
     /// If memory holds anything else, it may hand out memory that is not free; it breaks no other
     /// promise of the language.
@@ -95,7 +96,7 @@ impl<'m, P: ObjectPlatform> Kv<'m, P> {
         let mut carver = carver.in_zeroed(is_zeroed).at_a_line();
         let words = carver.record();
         let seats = carver.records(usize::from(shape.cpus));
-        let records = carver.word_records(shape.slabs + 1);
+        let records = Records::new(carver.word_records_as_they_are(shape.slabs + 1));
         let [given, table] = shape.parts().map(|len| carver.words(len));
         // One address, for the direct map's base and the first frame together.
         let bytes = shape.start.0.wrapping_mul(Page::BYTES);
@@ -106,7 +107,7 @@ impl<'m, P: ObjectPlatform> Kv<'m, P> {
             accounts: Accounts::OFF,
             words,
             seats,
-            records: Records::new(records),
+            records,
             given: Tree::new(given, shape.slabs + 1),
             table: KvTable::new(table, shape.start, first),
             direct: direct.0,

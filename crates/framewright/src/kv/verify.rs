@@ -52,7 +52,8 @@ impl<P: FramePlatform> Kv<'_, P> {
             sent += self.verify_inbox(self.held(cpu))?;
         }
         let (mut listed, mut pending) = (0, 0);
-        for number in 1..=self.records.count() {
+        // Those above hold anything.
+        for number in 1..=pool.fresh() {
             let slab = self.records.get(number);
             pending += u64::from(slab.parcel().pending.load(Relaxed) != 0);
             let has_place = match slab.header().state() {
@@ -92,7 +93,7 @@ impl<P: FramePlatform> Kv<'_, P> {
             }
             KvEntry::Slab(part) => part,
         };
-        let exists = part.record() != 0 && part.record() <= self.records.count();
+        let exists = (1..=self.pool().fresh()).contains(&part.record());
         check("K1: a slab has a record", at, exists)?;
         let slab = self.records.get(part.record());
         let header = slab.header();
@@ -142,7 +143,7 @@ impl<P: FramePlatform> Kv<'_, P> {
         if current == 0 {
             return check("K4: a magazine names a slab or nothing", 0, magazine == 0);
         }
-        let exists = current <= self.records.count();
+        let exists = current <= self.pool().fresh();
         check("K4: a magazine's slab exists", current.into(), exists)?;
         let (slab, at) = (self.records.get(current), self.at(current));
         let header = slab.header();
@@ -168,14 +169,14 @@ impl<P: FramePlatform> Kv<'_, P> {
         let (mut prev, mut next) = (0, seat.words.first(state, class));
         let mut count = 0;
         while next != 0 {
-            let exists = next <= self.records.count();
+            let exists = next <= self.pool().fresh();
             check("K4: a listed slab exists", next.into(), exists)?;
             let slab = self.records.get(next);
             let header = slab.header();
             let same = header.state() == state
                 && header.owner() == seat.cpu
                 && (state == SlabState::Surplus || header.class() == class);
-            let is_one = same && slab.prev() == prev && count < self.records.count();
+            let is_one = same && slab.prev() == prev && count < self.pool().fresh();
             check(
                 "K4: a list is of its seat, class and state",
                 self.at(next),
@@ -192,10 +193,10 @@ impl<P: FramePlatform> Kv<'_, P> {
         let mut next = seat.words.inbox.load(Relaxed) as u32;
         let mut count = 0;
         while let Some(number) = next.checked_sub(1) {
-            let exists = (1..=self.records.count()).contains(&number);
+            let exists = (1..=self.pool().fresh()).contains(&number);
             check("E3: a slab in an inbox exists", number.into(), exists)?;
             let parcel = self.records.get(number).parcel();
-            let is_one = parcel.pending.load(Relaxed) != 0 && count < self.records.count();
+            let is_one = parcel.pending.load(Relaxed) != 0 && count < self.pool().fresh();
             check(
                 "E3: a slab in an inbox is on its way",
                 number.into(),
@@ -272,7 +273,7 @@ impl<P: FramePlatform> Kv<'_, P> {
                 all.run_frames += order.frames();
             }
         }
-        for number in 1..=self.records.count() {
+        for number in 1..=self.pool().fresh() {
             let slab = self.records.get(number);
             let header = slab.header();
             if header.state() == SlabState::None {

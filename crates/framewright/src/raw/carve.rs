@@ -84,14 +84,17 @@ impl<'m> Carver<'m> {
         records(self.cut_zeroed(count * R::WORDS))
     }
 
-    /// The next `count` records, whose words have numbers, too.
-    pub(crate) fn word_records<R: RawRecord>(&mut self, count: usize) -> WordRecords<'m, R> {
-        WordRecords::new(self.cut_zeroed(count * R::WORDS))
-    }
-
     /// The next `count` records, with the values that their words have.
     pub(crate) fn records_as_they_are<R: RawRecord>(&mut self, count: usize) -> &'m [R] {
         records(self.cut(count * R::WORDS))
+    }
+
+    /// The same of records whose words have numbers, too.
+    pub(crate) fn word_records_as_they_are<R: RawRecord>(
+        &mut self,
+        count: usize,
+    ) -> WordRecords<'m, R> {
+        WordRecords::new(self.cut(count * R::WORDS))
     }
 
     /// The next record.
@@ -194,7 +197,7 @@ mod tests {
         let mut carver = Carver::new(&mut memory, Carver::words_needed(24))
             .unwrap()
             .at_a_line();
-        let records = carver.word_records::<Words>(3);
+        let records = carver.word_records_as_they_are::<Words>(3);
         records.get(1).others[4].store(5, Relaxed);
         records.word(16).unwrap().store(6, Relaxed);
         assert_eq!(records.word(8 + 5).unwrap().load(Relaxed), 5);

@@ -26,7 +26,7 @@ impl KvHeld<'_> {
     pub(in super::super) fn has_record(&self) -> bool {
         if self.words.records().1 == 0 {
             for _ in 0..self.pool.batch() {
-                let Some(number) = self.pool.take() else {
+                let Some(number) = self.pool.take(self.records) else {
                     break;
                 };
                 self.put_record(number);

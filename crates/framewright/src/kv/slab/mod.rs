@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Records are numbered from 1. Number 0 is no record: its words are zero for ever, so that a
-//! zeroed magazine is an empty one. Zeroed words are a record without a slab.
+//! zeroed magazine is an empty one. Zeroed words are a record without a slab. A record holds anything until a seat first
+//! takes it from the pool, and clears it; no other CPU knows its number before.
 //!
 //! The header of `kv` has a slab's states. Its owner writes line 0, or a CPU that has claimed the owner's seat (K3). A
 //! slot is free in one bitmap or in the other, or live (K2). No lock.
@@ -161,8 +162,11 @@ impl<'m> Records<'m> {
     /// Words of a record, as a magazine counts them.
     const WORDS: u64 = 16;
 
-    pub(super) const fn new(records: WordRecords<'m, SlabRecord>) -> Self {
-        Self(records)
+    /// Clears number 0; the others may hold anything.
+    pub(super) fn new(records: WordRecords<'m, SlabRecord>) -> Self {
+        let records = Self(records);
+        records.get(0).clear();
+        records
     }
 
     /// How many records there are, number 0 not counted.
@@ -228,6 +232,17 @@ impl<'m> Slab<'m> {
             }
         }
         self.set_header(header);
+    }
+
+    /// Writes zeroes, whatever it holds.
+    fn clear(self) {
+        let record = self.0;
+        let owners = [&record.header, &record.place, &record.next, &record.prev];
+        let inbox = [&record.pending, &record.inbox_next];
+        let words = owners.into_iter().chain(inbox);
+        for word in words.chain(&record.free).chain(&record.remote) {
+            word.store(0, Relaxed);
+        }
     }
 
     /// Makes it a record without a slab.

@@ -1,5 +1,6 @@
 //! Records without a slab: a few in each seat's list, the rest in a set that all CPUs share.
 
+use super::Records;
 use crate::slots::Tree;
 use crate::sync::{
     AtomicU64,
@@ -18,7 +19,7 @@ pub(in super::super) struct RecordPool<'m> {
     given: Tree<'m>,
     /// How often a record was given back: 64 bits.
     gives: &'m AtomicU64,
-    /// How many records have ever been taken; those above have not been touched.
+    /// How many records have ever been taken; those above hold anything.
     fresh: &'m AtomicU64,
     records: u32,
     batch: u32,
@@ -47,9 +48,13 @@ impl<'m> RecordPool<'m> {
         self.batch
     }
 
-    /// Takes a record, if there is any.
-    pub(in super::super) fn take(self) -> Option<u32> {
-        self.take_given().or_else(|| self.take_fresh())
+    /// Takes a record, if there is any. It holds what its last slab wrote, or zeroes.
+    pub(in super::super) fn take(self, records: Records<'_>) -> Option<u32> {
+        self.take_given().or_else(|| {
+            let fresh = self.take_fresh()?;
+            records.get(fresh).clear();
+            Some(fresh)
+        })
     }
 
     /// Looks again only if another CPU took the record that was found, or gave one back meanwhile.
@@ -69,7 +74,7 @@ impl<'m> RecordPool<'m> {
     fn take_fresh(self) -> Option<u32> {
         let mut fresh = self.fresh.load(Relaxed);
         while fresh < u64::from(self.records) {
-            // Relaxed: no CPU has written to a fresh record.
+            // Relaxed: no CPU reads or writes a fresh record before the one that takes it.
             match self
                 .fresh
                 .compare_exchange_weak(fresh, fresh + 1, Relaxed, Relaxed)
@@ -98,18 +103,15 @@ impl<'m> RecordPool<'m> {
         self.fresh.load(Relaxed).min(self.records.into()) as u32
     }
 
-    /// Whether it has a record. Only for use while no CPU takes or gives one; so is the next one.
+    /// Whether it has a record that was taken before. Only for use while no CPU takes or gives one; so is the next one.
     pub(in super::super) fn has(self, number: u32) -> bool {
-        number > self.fresh() || self.is_given(number as usize)
+        let number = number as usize;
+        self.given.first_from(number) == Some(number)
     }
 
     /// Whether its set is intact: only records that were taken before were given back.
     pub(in super::super) fn is_consistent(self) -> bool {
         let taken = 1..=self.fresh() as usize;
         self.given.iter().all(|number| taken.contains(&number)) && self.given.is_consistent()
-    }
-
-    fn is_given(self, number: usize) -> bool {
-        self.given.first_from(number) == Some(number)
     }
 }

@@ -156,7 +156,7 @@ fn k3_a_record_that_is_lost_or_in_two_places_is_named() {
     for number in [first, of.full.1] {
         pool.give(number);
         of.finds("K3: a record is a slab's or in one list");
-        assert_eq!(pool.take(), Some(number));
+        assert_eq!(pool.take(held.records), Some(number));
     }
     of.is_whole();
     pool.give(pool.fresh() + 1);

@@ -80,17 +80,17 @@ fn beside(first: impl FnOnce() + Send + 'static, second: impl FnOnce() + Send + 
 fn a_record_that_is_given_back_between_two_looks_is_not_taken_twice() {
     explore(None, || {
         let kv = kv();
-        let all = [(); 3].map(|()| kv.pool().take().unwrap());
+        let all = [(); 3].map(|()| kv.pool().take(kv.records).unwrap());
         all.into_iter().for_each(|number| kv.pool().give(number));
         let other = thread::spawn(move || {
-            let first = kv.pool().take().unwrap();
-            let second = kv.pool().take();
+            let first = kv.pool().take(kv.records).unwrap();
+            let second = kv.pool().take(kv.records);
             kv.pool().give(first);
             second
         });
-        let mine = kv.pool().take();
+        let mine = kv.pool().take(kv.records);
         let theirs = other.join().unwrap();
-        let last = kv.pool().take();
+        let last = kv.pool().take(kv.records);
         assert!(mine != theirs && mine != last && theirs != last, "K3");
     });
 }
@@ -103,7 +103,7 @@ fn a_pool_that_was_never_empty_is_found_to_have_a_record() {
         let kv = Kv::new(&layout, memory, BARE_SLABS).unwrap();
         let kv: TestKv = Box::leak(Box::new(kv));
         // The last record is there, in another word than the first.
-        let all = (0..64).map(|_| kv.pool().take());
+        let all = (0..64).map(|_| kv.pool().take(kv.records));
         assert_eq!(all.flatten().last(), Some(64));
         kv.pool().give(64);
         let other = thread::spawn(move || {
@@ -111,7 +111,7 @@ fn a_pool_that_was_never_empty_is_found_to_have_a_record() {
             // False where this model's other CPU has it.
             _ = kv.pool().remove(64);
         });
-        let mine = kv.pool().take();
+        let mine = kv.pool().take(kv.records);
         other.join().unwrap();
         assert!(mine.is_some(), "K3");
     });
@@ -187,6 +187,8 @@ fn what_is_freed_in_a_slab_whose_record_is_in_an_old_owners_inbox_is_not_lost() 
         let kv = kv();
         // A CPU freed the last object of a slab, and the slab went back before the CPU had sent it.
         let old = kv.held(0);
+        assert_eq!(kv.pool().take(kv.records), Some(1));
+        kv.pool().give(1);
         kv.records.get(1).parcel().pending.store(1, Relaxed);
         old.push(0, 1);
         let free_in_it = move || {

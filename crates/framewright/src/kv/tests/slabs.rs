@@ -51,6 +51,24 @@ impl ToyMachine {
 }
 
 #[test]
+fn a_record_holds_anything_until_a_seat_takes_it() {
+    let machine = with_slabs(1024, 1, 200);
+    let mut seat = machine.seat(0);
+    let fresh = || machine.kv.pool().fresh();
+    let is_touched = |number| machine.kv.records.get(number).next() != u32::MAX;
+    let mut objects = 0;
+    // The memory was full of ones.
+    while fresh() < 40 {
+        let taken = fresh();
+        assert!((1..=200).all(|number| is_touched(number) == (number <= taken)));
+        machine.check();
+        seat.kmalloc(&sized(2048)).unwrap();
+        objects += 1;
+    }
+    assert_eq!(machine.kv.recount().live_slots, objects);
+}
+
+#[test]
 fn every_length_comes_in_a_slot_of_its_class_aligned_and_with_its_contents() {
     let machine = machine(2048);
     let mut seat = machine.seat(0);
