@@ -204,7 +204,7 @@ impl Paged<'_> {
             if let Some(frame) = region.table.frame(state) {
                 let pinned = state.pinned().ok_or(PagedError::Pins(nth as u64))?;
                 // It is used: if it is hidden it goes to the end of the list.
-                let pinned = pinned.without(LISTED);
+                let pinned = region.used(pinned.without(LISTED));
                 let dirty = if is_write { pinned.with(DIRTY) } else { pinned };
                 region.table.set(nth, dirty);
                 return Ok(frame);

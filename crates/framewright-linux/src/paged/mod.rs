@@ -48,6 +48,7 @@
 //! - **PG6** If a call of the device, the store or the supply unwinds, no page stays busy. Each page has its frame,
 //!   or none, as before, and another thread can bring it. Frames that no page has go to the next pager.
 //! - **PG7** No call allocates with the gate shut: the allocator may ask reclaim, which may ask this region.
+//! - **PG8** A page that was read ahead is hidden until its first use, which so is counted.
 //!
 //! # Locks
 //! A thread that evicts, saves or discards holds the evictor's lock, even during I/O. Under it, it shuts the
@@ -64,6 +65,7 @@
 //! bits: Ö. Babaoğlu and W. Joy, "Converting a swap-based system to do paging", SOSP 1981.
 
 mod access;
+mod around;
 mod error;
 mod evict;
 mod moves;
@@ -104,6 +106,10 @@ pub struct PagedStats {
     pub brought: u64,
     /// Those of them that were zero, because no contents were stored for them.
     pub zeroed: u64,
+    /// Those of them that were read from the device because they lie beside one that a thread touched.
+    pub ahead: u64,
+    /// Of these, pages that a thread used before they left \[`swap_ra_hit`\]: from how many it is the region learns how many to read.
+    pub ahead_used: u64,
     /// Pages that could not be brought.
     pub failed: u64,
     /// Pages that lost their frame.
@@ -288,6 +294,8 @@ impl<'s> Paged<'s> {
             faults: load(&counts.faults),
             brought: load(&counts.brought),
             zeroed: load(&counts.zeroed),
+            ahead: load(&counts.ahead),
+            ahead_used: load(&counts.ahead_used),
             failed: load(&counts.failed),
             evicted: load(&counts.evicted),
             evicted_dirty: load(&counts.evicted_dirty),

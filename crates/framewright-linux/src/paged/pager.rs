@@ -2,7 +2,7 @@
 
 use super::evict::BATCH;
 use super::region::count;
-use super::table::{BUSY, DIRTY, FAILED, PagedState, SHOWN, WRITABLE};
+use super::table::{AHEAD, BUSY, DIRTY, FAILED, PagedState, SHOWN, WRITABLE};
 use super::{Paged, PagedError};
 use crate::ram::FRAME_WORDS;
 use crate::swap::LoadedPage;
@@ -15,10 +15,6 @@ use std::sync::{MutexGuard, PoisonError};
 
 /// The most pages that are brought at once, where touches follow one another: 64 KiB.
 const CLUSTER: usize = 16;
-
-/// A page that must be read from the device comes with those around it, from a multiple of this on, that lie there,
-/// too: as Linux's `page_cluster` has it.
-const AROUND: usize = 8;
 
 /// Sequences of touches that a pager tells apart.
 const STREAMS: usize = 4;
@@ -246,6 +242,7 @@ impl Paged<'_> {
             counted: 0,
         };
         claimed.pages = self.claim(nth, wanted);
+        let together = nth..nth + wanted;
         claimed.work.ends_at(claimed.pages.end);
         let more = claimed.pages.len() as u64;
         let resident = self.resident.fetch_add(more, AcqRel) + more;
@@ -273,7 +270,7 @@ impl Paged<'_> {
         let rest = brought.end..pages.end;
         claimed.work.free_behind(brought.len(), supply);
         self.resident.fetch_sub(rest.len() as u64, Relaxed);
-        self.show_new(&brought, (nth, is_write), claimed.work);
+        self.show_new(&brought, (nth, is_write), &together, claimed.work);
         claimed.work.frames.clear();
         std::mem::forget(claimed);
         let failed = match filled {
@@ -287,12 +284,12 @@ impl Paged<'_> {
     }
 
     /// Marks as busy up to `wanted` pages from `nth` on that have no frame, and where that must be read from the
-    /// device those around it that lie there, too; `nth` is busy already.
+    /// device those [around](super::around) it that lie there, too; `nth` is busy already.
     fn claim(&self, nth: usize, wanted: usize) -> Range<usize> {
         let region = &self.region;
         let is_on_device = |nth: usize| self.swap.has_slot(nth as u64);
         let around = match is_on_device(nth) {
-            true => nth / AROUND * AROUND..nth / AROUND * AROUND + AROUND,
+            true => region.around.next(nth),
             false => nth..nth + 1,
         };
         let _shut = region.gate.shut();
@@ -392,20 +389,29 @@ impl Paged<'_> {
         Ok(loaded?)
     }
 
-    /// Shows the pages with their frames, so that users may use them.
-    fn show_new(&self, pages: &Range<usize>, touched: (usize, bool), work: &PagerWork) {
+    /// Gives the pages their frames, and shows those that belong `together` with the one that was touched. The others were
+    /// read ahead.
+    fn show_new(
+        &self,
+        pages: &Range<usize>,
+        touched: (usize, bool),
+        together: &Range<usize>,
+        work: &PagerWork,
+    ) {
         let region = &self.region;
         let zero = work.loaded.iter().filter(|one| **one == LoadedPage::Zero);
         count(&region.counts.zeroed, zero.count() as u64);
         count(&region.counts.brought, pages.len() as u64);
+        let ahead = pages.clone().filter(|nth| !together.contains(nth));
+        count(&region.counts.ahead, ahead.count() as u64);
         let _shut = region.gate.shut();
         let mut start = 0;
         while start < pages.len() {
-            let marks = self.marks(pages, start, touched, work);
+            let marks = self.marks(pages, start, touched, together, work);
             let mut end = start + 1;
             while end < pages.len()
                 && work.frames[end].0 == work.frames[end - 1].0 + 1
-                && self.marks(pages, end, touched, work) == marks
+                && self.marks(pages, end, touched, together, work) == marks
             {
                 end += 1;
             }
@@ -415,10 +421,12 @@ impl Paged<'_> {
                 MappingAccess::Read
             };
             let shown = pages.start + start..pages.start + end;
+            let is_shown =
+                marks & SHOWN != 0 && region.show(&shown, work.frames[start], access).is_ok();
             // If the kernel refuses, they stay hidden until a thread touches them.
-            let marks = match region.show(&shown, work.frames[start], access) {
-                Ok(()) => marks,
-                Err(_) => marks & !(SHOWN | WRITABLE),
+            let marks = match is_shown {
+                true => marks,
+                false => marks & !(SHOWN | WRITABLE),
             };
             for (nth, frame) in shown.zip(&work.frames[start..end]) {
                 let state = region.table.state(nth).without(BUSY).with(marks);
@@ -435,9 +443,16 @@ impl Paged<'_> {
         pages: &Range<usize>,
         nth: usize,
         (touched, is_write): (usize, bool),
+        together: &Range<usize>,
         work: &PagerWork,
     ) -> u64 {
         debug_assert!(nth < pages.len());
+        if !together.contains(&(pages.start + nth)) {
+            return match work.loaded[nth] {
+                LoadedPage::Dirty => AHEAD | DIRTY,
+                _ => AHEAD,
+            };
+        }
         let is_touched = pages.start + nth == touched;
         // In a sequence of writes to zero pages the next ones will be written, too.
         let will_be_written = is_write && (is_touched || work.loaded[nth] == LoadedPage::Zero);

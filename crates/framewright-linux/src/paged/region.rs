@@ -1,8 +1,9 @@
 //! What pagers and the handler of faults have in common. A thread with a fault only queues its page and sleeps: so
 //! the requests are an array of fixed length, and the thread tries again where it is full.
 
+use super::around::ReadAround;
 use super::table::{
-    BUSY, DIRTY, FAILED, LEAVING, LISTED, PagedState, PagedTable, SHOWN, WANTED, WRITABLE,
+    AHEAD, BUSY, DIRTY, FAILED, LEAVING, LISTED, PagedState, PagedTable, SHOWN, WANTED, WRITABLE,
 };
 use crate::anon::pause;
 use crate::event::WaitEvent;
@@ -36,6 +37,7 @@ pub(super) struct PagedRegion {
     /// The last pager ended without being told to, or was refused, and none has begun since.
     pub(super) has_failed: AtomicBool,
     pub(super) is_stopped: AtomicBool,
+    pub(super) around: ReadAround,
     pub(super) counts: PagedCounts,
 }
 
@@ -45,6 +47,8 @@ pub(super) struct PagedCounts {
     pub(super) faults: AtomicU64,
     pub(super) brought: AtomicU64,
     pub(super) zeroed: AtomicU64,
+    pub(super) ahead: AtomicU64,
+    pub(super) ahead_used: AtomicU64,
     pub(super) failed: AtomicU64,
     pub(super) evicted: AtomicU64,
     /// Of those, frames that went to a supply, and not with their run to an owner.
@@ -112,6 +116,7 @@ impl PagedRegion {
             pagers: AtomicU32::new(0),
             has_failed: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),
+            around: ReadAround::default(),
             counts: PagedCounts::default(),
         })
     }
@@ -157,10 +162,20 @@ impl PagedRegion {
         shown
     }
 
+    /// A page's state once a thread uses it: it is no longer one that was read ahead. With the gate shut; the caller sets it.
+    pub(super) fn used(&self, state: PagedState) -> PagedState {
+        if state.is(AHEAD) {
+            self.around.hit();
+            count(&self.counts.ahead_used, 1);
+        }
+        state.without(AHEAD)
+    }
+
     /// Lets users at a page that has a frame. With the gate shut. Returns whether the kernel
     /// agreed: if not, the page is hidden as before, or is now.
     pub(super) fn let_in(&self, nth: usize, state: PagedState, is_write: bool) -> bool {
         let frame = self.table.frame(state).expect("the page has a frame");
+        let state = self.used(state);
         // A page that is dirty anyway need not report its next write.
         let (access, marks) = if is_write || state.is(DIRTY) {
             (MappingAccess::Write, SHOWN | WRITABLE | DIRTY)
@@ -287,14 +302,11 @@ impl Touched for PagedRegion {
                     // Another thread's touch has just done it.
                     return Touch::Again;
                 }
-                count(
-                    if is_first_write {
-                        &self.counts.written_first
-                    } else {
-                        &self.counts.used_again
-                    },
-                    1,
-                );
+                if is_first_write {
+                    count(&self.counts.written_first, 1);
+                } else if !state.is(AHEAD) {
+                    count(&self.counts.used_again, 1);
+                }
                 let is_write = is_first_write || is_write == Some(true);
                 if !self.let_in(nth, state.without(LISTED), is_write) {
                     drop(shut);

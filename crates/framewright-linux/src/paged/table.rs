@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 /// Bits of a state for the frame, plus one.
 const FRAME_BITS: u32 = 40;
 const FRAME: u64 = (1 << FRAME_BITS) - 1;
-const PINS_SHIFT: u32 = 48;
+const PINS_SHIFT: u32 = 49;
 const ONE_PIN: u64 = 1 << PINS_SHIFT;
 /// The most pins of a page at a time.
 const PINS_MAX: u64 = (1 << (64 - PINS_SHIFT)) - 1;
@@ -31,7 +31,9 @@ pub(super) const LISTED: u64 = 32 << FRAME_BITS;
 pub(super) const WANTED: u64 = 64 << FRAME_BITS;
 /// It could not be brought, and no thread has been told yet.
 pub(super) const FAILED: u64 = 128 << FRAME_BITS;
-const _: () = assert!(FAILED < ONE_PIN);
+/// It was read ahead, and no thread has used it yet: it is hidden.
+pub(super) const AHEAD: u64 = 256 << FRAME_BITS;
+const _: () = assert!(AHEAD < ONE_PIN);
 
 /// The state of a page: its frame, if any, marks, and pins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -144,7 +146,7 @@ mod tests {
     #[test]
     fn frames_marks_and_pins_do_not_touch_one_another() {
         let table = PagedTable::new(8, Run::new(Frame(1000), 16).unwrap()).unwrap();
-        let all = SHOWN | WRITABLE | DIRTY | BUSY | LEAVING | LISTED | WANTED | FAILED;
+        let all = SHOWN | WRITABLE | DIRTY | BUSY | LEAVING | LISTED | WANTED | FAILED | AHEAD;
         let mut state = table.with_frame(7, PagedState::default().with(all), Frame(1015));
         for _ in 0..PINS_MAX {
             state = state.pinned().unwrap();

@@ -1,7 +1,7 @@
 //! The rules of a region that can be seen from its table and its window alone, each under its letter.
 
 use super::Paged;
-use super::table::{BUSY, DIRTY, LEAVING, PagedState, SHOWN, WRITABLE};
+use super::table::{AHEAD, BUSY, DIRTY, LEAVING, PagedState, SHOWN, WRITABLE};
 use std::fmt;
 
 /// A rule that a page breaks.
@@ -66,6 +66,10 @@ impl Paged<'_> {
             (
                 !state.is(SHOWN) || frame.is_some() && !state.is(LEAVING),
                 "a shown page has a frame, and is not leaving (PG1)",
+            ),
+            (
+                !state.is(AHEAD) || frame.is_some() && !state.is(SHOWN),
+                "a page that was read ahead has a frame, and is hidden (PG8)",
             ),
             (
                 !state.is(LEAVING) || state.is(BUSY),

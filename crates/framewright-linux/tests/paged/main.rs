@@ -1,5 +1,6 @@
 //! Paged anonymous memory on real frames, devices and reserves: what is read is what was written.
 
+mod around;
 mod checkpoints;
 mod crash;
 mod errors;
