@@ -1,7 +1,8 @@
 //! How many pages come with one that must be read from the device.
 //!
 //! A page that comes so is hidden, and has the mark AHEAD until its first use, which is a hit. The more hits since the last
-//! read, the more pages the next one brings; without hits it soon brings one, unless reads follow one another.
+//! read, the more pages the next one brings; without hits it soon brings one, or two where reads follow one another. A
+//! sequence that a pager knows brings its own pages, and neither takes hits nor gives any.
 //!
 //! Source: swap read-ahead of Linux (`page_cluster` and the hits on swapped pages that were read ahead), since 3.14.
 
@@ -9,7 +10,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The most pages of one read, that which is wanted among them: as many as Linux has by default.
-pub(super) const AROUND_MAX: usize = 8;
+pub(super) const CLUSTER_MAX: usize = 8;
 
 /// What a region's next read learns from its earlier ones. Pagers share it, and none waits: a value that another pager has
 /// just replaced makes a read longer or shorter, no more.
@@ -27,7 +28,7 @@ impl Default for ReadAround {
     /// The first read brings as many as one can.
     fn default() -> Self {
         Self {
-            hits: AtomicUsize::new(AROUND_MAX),
+            hits: AtomicUsize::new(CLUSTER_MAX),
             last: AtomicUsize::new(0),
             len: AtomicUsize::new(1),
         }
@@ -56,7 +57,7 @@ impl ReadAround {
 fn pages(hits: usize, follows: bool, before: usize) -> usize {
     let wanted = match hits {
         0 => 1 + usize::from(follows),
-        _ => hits.saturating_add(2).min(AROUND_MAX).next_power_of_two(),
+        _ => hits.saturating_add(2).min(CLUSTER_MAX).next_power_of_two(),
     };
     wanted.max(before / 2)
 }

@@ -48,7 +48,7 @@
 //! - **PG6** If a call of the device, the store or the supply unwinds, no page stays busy. Each page has its frame,
 //!   or none, as before, and another thread can bring it. Frames that no page has go to the next pager.
 //! - **PG7** No call allocates with the gate shut: the allocator may ask reclaim, which may ask this region.
-//! - **PG8** A page that was read ahead is hidden until its first use, which so is counted.
+//! - **PG8** A page that was read ahead is hidden until its first use, so that this use is seen and counted.
 //!
 //! # Locks
 //! A thread that evicts, saves or discards holds the evictor's lock, even during I/O. Under it, it shuts the
@@ -106,9 +106,9 @@ pub struct PagedStats {
     pub brought: u64,
     /// Those of them that were zero, because no contents were stored for them.
     pub zeroed: u64,
-    /// Those of them that were read from the device because they lie beside one that a thread touched.
+    /// Those of them that came around a page that a thread touched, and not in sequence with it \[`swap_ra`\].
     pub ahead: u64,
-    /// Of these, pages that a thread used before they left \[`swap_ra_hit`\]: from how many it is the region learns how many to read.
+    /// Of these, pages that a thread used before they left \[`swap_ra_hit`\]. Their number tells the region how much to read.
     pub ahead_used: u64,
     /// Pages that could not be brought.
     pub failed: u64,

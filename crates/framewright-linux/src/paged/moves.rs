@@ -2,7 +2,7 @@
 
 use super::Paged;
 use super::region::{PagedRegion, count};
-use super::table::{BUSY, DIRTY, LEAVING, PagedState, SHOWN, WRITABLE};
+use super::table::{AHEAD, BUSY, DIRTY, LEAVING, LISTED, PagedState, SHOWN, WRITABLE};
 use crate::window::MappingAccess;
 use framewright::reclaim::{Discard, Migrate, Move, MoveState};
 use framewright::{Frame, Order, Run};
@@ -22,7 +22,7 @@ impl Migrate for Paged<'_> {
     }
 
     /// Drops pages that were not used lately and are in the swap, or zero: only pages whose access
-    /// was taken away already.
+    /// was taken away already, and of those that were read ahead only what was in their list before.
     fn discard(&self, blocks: &mut [Discard]) {
         for batch in blocks.chunks_mut(BATCH) {
             let dropped = self.region.discard(batch);
@@ -118,7 +118,9 @@ impl PagedRegion {
                 continue;
             };
             let state = self.table.state(nth);
-            let may_go = state.is_idle() && !state.is(SHOWN | DIRTY);
+            // A thread may wait for what was just read ahead.
+            let is_new = state.is(AHEAD) && !state.is(LISTED);
+            let may_go = state.is_idle() && !state.is(SHOWN | DIRTY) && !is_new;
             if may_go && one.order == Order::ZERO && self.table.frame(state) == Some(one.frame) {
                 self.table.without_frame(state);
                 self.table.set(nth, PagedState::default());

@@ -283,12 +283,13 @@ impl Paged<'_> {
         self.unclaim(&rest, failed);
     }
 
-    /// Marks as busy up to `wanted` pages from `nth` on that have no frame, and where that must be read from the
-    /// device those [around](super::around) it that lie there, too; `nth` is busy already.
+    /// Marks as busy up to `wanted` pages from `nth` on that have no frame; of a single one that must be read from the device
+    /// those [around](super::around) it that lie there, too. `nth` is busy already.
     fn claim(&self, nth: usize, wanted: usize) -> Range<usize> {
         let region = &self.region;
         let is_on_device = |nth: usize| self.swap.has_slot(nth as u64);
-        let around = match is_on_device(nth) {
+        // A sequence says itself what comes next, and its pages are shown: no hit would be counted.
+        let around = match wanted == 1 && is_on_device(nth) {
             true => region.around.next(nth),
             false => nth..nth + 1,
         };
@@ -448,10 +449,8 @@ impl Paged<'_> {
     ) -> u64 {
         debug_assert!(nth < pages.len());
         if !together.contains(&(pages.start + nth)) {
-            return match work.loaded[nth] {
-                LoadedPage::Dirty => AHEAD | DIRTY,
-                _ => AHEAD,
-            };
+            debug_assert!(work.loaded[nth] != LoadedPage::Dirty, "its slot has it");
+            return AHEAD;
         }
         let is_touched = pages.start + nth == touched;
         // In a sequence of writes to zero pages the next ones will be written, too.

@@ -175,7 +175,6 @@ impl PagedRegion {
     /// agreed: if not, the page is hidden as before, or is now.
     pub(super) fn let_in(&self, nth: usize, state: PagedState, is_write: bool) -> bool {
         let frame = self.table.frame(state).expect("the page has a frame");
-        let state = self.used(state);
         // A page that is dirty anyway need not report its next write.
         let (access, marks) = if is_write || state.is(DIRTY) {
             (MappingAccess::Write, SHOWN | WRITABLE | DIRTY)
@@ -184,7 +183,7 @@ impl PagedRegion {
         };
         match self.show(&(nth..nth + 1), frame, access) {
             Ok(()) => {
-                self.table.set(nth, state.with(marks));
+                self.table.set(nth, self.used(state).with(marks));
                 true
             }
             Err(MapRefused) => {

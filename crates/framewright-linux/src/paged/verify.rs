@@ -68,8 +68,8 @@ impl Paged<'_> {
                 "a shown page has a frame, and is not leaving (PG1)",
             ),
             (
-                !state.is(AHEAD) || frame.is_some() && !state.is(SHOWN),
-                "a page that was read ahead has a frame, and is hidden (PG8)",
+                !state.is(AHEAD) || frame.is_some() && !state.is(SHOWN) && state.pins() == 0,
+                "a page that was read ahead has a frame, and is hidden and not pinned (PG8)",
             ),
             (
                 !state.is(LEAVING) || state.is(BUSY),

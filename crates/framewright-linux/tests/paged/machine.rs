@@ -76,6 +76,11 @@ impl FrameSource for OrdinaryRam {
 
 /// Runs `work` while two threads serve the region; then everything is discarded, and all frames are free again.
 pub(crate) fn served(host: &Host<()>, paged: &Paged<'_>, work: impl FnOnce()) {
+    served_by(2, host, paged, work);
+}
+
+/// The same with as many threads that serve.
+pub(crate) fn served_by(pagers: u32, host: &Host<()>, paged: &Paged<'_>, work: impl FnOnce()) {
     /// Also if the work panics: else the pager would be waited for.
     struct StopPager<'p, 's>(&'p Paged<'s>);
     impl Drop for StopPager<'_, '_> {
@@ -84,7 +89,7 @@ pub(crate) fn served(host: &Host<()>, paged: &Paged<'_>, work: impl FnOnce()) {
         }
     }
     std::thread::scope(|scope| {
-        for _ in 0..2 {
+        for _ in 0..pagers {
             scope.spawn(|| paged.serve(&mut host.seat().unwrap()));
         }
         paged.await_pager().unwrap();
