@@ -285,7 +285,9 @@ fn settings_that_the_recorded_kernel_has_are_tried_and_told_with_their_price() {
         let settings = folder.path().join("state/a/before.settings");
         fs::write(settings, digest + words).unwrap();
     };
-    set("vm.min_free_kbytes 400\nvm.watermark_boost_factor 15000\nvm.defrag_mode 0\n");
+    set(
+        "vm.min_free_kbytes 400\nvm.watermark_scale_factor 122\nvm.watermark_boost_factor 15000\nvm.defrag_mode 0\n",
+    );
     let replay = |more: &[&str]| {
         let args = ["replay", as_str(&path), "--policy", "linux-6.12"];
         out(&[&args, more].concat())
@@ -315,8 +317,20 @@ fn settings_that_the_recorded_kernel_has_are_tried_and_told_with_their_price() {
     }
     assert_eq!(few, squeezed(&["--settings", "few", "--jobs", "1"]));
     let all = squeezed(&["--settings", "all"]);
-    let more = ["vm.watermark_boost_factor=30000", "vm.min_free_kbytes=800"];
+    let more = [
+        "vm.watermark_boost_factor=30000",
+        "vm.min_free_kbytes=800",
+        "vm.watermark_scale_factor=244",
+    ];
     assert_eq!(rows(&all)[3..], more);
+    // Each bears on what waits: of the marks two were moved, and the third is a mark that rises.
+    let waits = |name: &str| -> String {
+        let row = all.lines().find(|line| line.trim_start().starts_with(name));
+        row.unwrap_or_else(|| panic!("{all}")).trim_start()[name.len()..].to_owned()
+    };
+    for name in &more[1..] {
+        assert_ne!(waits(name), waits("as-set"), "{name}: {all}");
+    }
     assert!(!squeezed(&["--settings", "none"]).contains(title));
     // Each has a name in assertions.
     let holds = "vm.defrag_mode=1.failures_order3<=as-set.failures_order3";

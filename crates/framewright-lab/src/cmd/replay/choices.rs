@@ -89,7 +89,8 @@ pub enum SettingsArg {
     None,
     /// vm.defrag_mode, and vm.watermark_boost_factor at 0, or where that is its value at the one of a kernel that boots
     Few,
-    /// These, a vm.watermark_boost_factor twice as high, and twice the vm.min_free_kbytes
+    /// These, a vm.watermark_boost_factor twice as high, twice the vm.min_free_kbytes, and a vm.watermark_scale_factor with which
+    /// the marks lie twice as far apart
     All,
 }
 

@@ -83,7 +83,7 @@ pub struct ReplayArgs {
 
     /// Settings that the recorded kernel has and that are tried on its recording, where requests are admitted by watermarks and
     /// some fail: under its rules, at nearby squeezes and in other orders as the policies are. `few` takes up to 15 more
-    /// replays, `all` up to 25
+    /// replays, `all` up to 30
     #[arg(long, value_enum, default_value_t = SettingsArg::Few)]
     pub settings: SettingsArg,
 

@@ -273,6 +273,25 @@ impl MachineZones {
         }
     }
 
+    /// The same zones with low and high as far above min as a higher vm.watermark_scale_factor keeps them: that many
+    /// ten-thousandths of each zone. Marks that lie further apart stay: there a quarter of what Linux takes for min is more.
+    #[must_use]
+    pub fn with_scale_factor(&self, factor: u64) -> Self {
+        let zones = self.zones.iter().map(|zone| {
+            let [min, low, high] = zone.marks;
+            let apart = u128::from(zone.managed) * u128::from(factor) / 10_000;
+            let apart = u64::try_from(apart).unwrap_or(FRAMES_MAX).min(FRAMES_MAX);
+            MachineZone {
+                marks: [min, low.max(min + apart), high.max(min + 2 * apart)],
+                ..zone.clone()
+            }
+        });
+        Self {
+            zones: zones.collect(),
+            source: self.source,
+        }
+    }
+
     /// The same zones, whose marks rise by another factor, in ten-thousandths of high.
     #[must_use]
     pub fn with_boost_factor(&self, factor: u64) -> Self {
@@ -553,6 +572,18 @@ mod tests {
             wide.with_min(100_000).zones[0].marks,
             [100_000, 125_000, 150_000]
         );
+        // What a kernel has when it boots changes nothing, nor does as little; a hundredth of the zone is more than a quarter of min.
+        for factor in [0, SCALE_FACTOR, 13] {
+            assert_eq!(computed.with_scale_factor(factor), computed, "{factor}");
+        }
+        assert_eq!(
+            computed.with_scale_factor(100).zones[0].marks,
+            [5632, 5632 + 10_485, 5632 + 20_970]
+        );
+        // What keeps them further apart stays, and no product is too large.
+        assert_eq!(wide.with_scale_factor(100), wide);
+        let most = computed.with_scale_factor(u64::MAX).zones[0].marks;
+        assert_eq!(most[2], 5632 + 2 * FRAMES_MAX);
         assert_eq!(computed.zones[0].boost_max(), 8448 * 3 / 2);
         assert_eq!(computed.with_boost_factor(0).zones[0].boost_max(), 0);
         assert_eq!(

@@ -22,11 +22,19 @@ pub enum ModelledSetting {
     BoostFactor,
     /// What the min watermarks come to together.
     MinFree,
+    /// How far low lies above min and high above low, in ten-thousandths of a zone, where that is more than a quarter of min. A
+    /// value below the machine's changes nothing here.
+    ScaleFactor,
 }
 
 impl ModelledSetting {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::DefragMode, Self::BoostFactor, Self::MinFree];
+    pub const ALL: [Self; 4] = [
+        Self::DefragMode,
+        Self::BoostFactor,
+        Self::MinFree,
+        Self::ScaleFactor,
+    ];
 
     /// The name as sysctl has it.
     #[must_use]
@@ -35,6 +43,7 @@ impl ModelledSetting {
             Self::DefragMode => "vm.defrag_mode",
             Self::BoostFactor => "vm.watermark_boost_factor",
             Self::MinFree => "vm.min_free_kbytes",
+            Self::ScaleFactor => "vm.watermark_scale_factor",
         }
     }
 
@@ -46,6 +55,7 @@ impl ModelledSetting {
             Self::DefragMode => return memory,
             Self::BoostFactor => zones.map(|zones| zones.with_boost_factor(value)),
             Self::MinFree => zones.map(|zones| zones.with_min(value / FRAME_KIB)),
+            Self::ScaleFactor => zones.map(|zones| zones.with_scale_factor(value)),
         };
         TraceMemory { zones, ..memory }
     }
@@ -91,6 +101,11 @@ mod tests {
         }
         let wide = ModelledSetting::MinFree.on(wide, 4 * 2000).zones.unwrap();
         assert_eq!(wide.zones[0].marks, [2000, 7000, 12_000]);
+        // Of 2^18 frames 52,428 are a fifth; min stays.
+        let far = ModelledSetting::ScaleFactor.on(memory.clone(), 2000);
+        let [min, low, high] = far.zones.unwrap().zones[0].marks;
+        assert_eq!((low - min, high - low), (52_428, 52_428));
+        assert_eq!(min, memory.zones.as_ref().unwrap().zones[0].marks[0]);
         let (min, factor) = zone(ModelledSetting::DefragMode, 1);
         assert_eq!(zone(ModelledSetting::BoostFactor, 0), (min, 0));
         assert_eq!(zone(ModelledSetting::MinFree, 4 * 1234), (1234, factor));
@@ -103,6 +118,8 @@ mod tests {
         assert_eq!(on, set);
         // Without zones there are no marks to change.
         let bare = TraceMemory::new(&trace).unwrap();
-        assert!(ModelledSetting::MinFree.on(bare, 8).zones.is_none());
+        for setting in [ModelledSetting::MinFree, ModelledSetting::ScaleFactor] {
+            assert!(setting.on(bare.clone(), 8).zones.is_none());
+        }
     }
 }

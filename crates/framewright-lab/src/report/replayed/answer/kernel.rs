@@ -64,7 +64,7 @@ pub(super) const SCALE: KernelSetting = KernelSetting {
             None if factor > 1000 => 3000,
             _ => 1000,
         };
-        (factor < most).then(|| (factor * 2).min(most))
+        (factor < most).then(|| (kernel.effective_scale(factor) * 2).min(most))
     },
 };
 pub(super) const BOOST: KernelSetting = KernelSetting {
@@ -133,16 +133,17 @@ impl fmt::Display for SettingTrial {
     }
 }
 
-/// `vm.watermark_boost_factor` as a kernel boots.
+/// `vm.watermark_boost_factor` and `vm.watermark_scale_factor` as a kernel boots.
 const BOOST_AT_BOOT: u64 = 15_000;
+const SCALE_AT_BOOT: u64 = 10;
 
 impl RecordedKernel {
     /// What to try of the settings that this kernel has for certain and that a replay under the rules `base` has a model of: at
-    /// most two, or with `is_all` four.
+    /// most two, or with `is_all` five.
     #[must_use]
     pub fn trials(&self, base: ReplayPolicy, is_all: bool) -> Vec<SettingTrial> {
         use LinuxPolicy::{Linux612, Linux612NoFragment, Linux618Defrag};
-        use ModelledSetting::{BoostFactor, DefragMode, MinFree};
+        use ModelledSetting::{BoostFactor, DefragMode, MinFree, ScaleFactor};
         // Older rules raise no watermark in a replay.
         let has_boosts = matches!(
             base,
@@ -176,7 +177,25 @@ impl RecordedKernel {
             let more = (MIN_FREE.next)(now, self);
             trials.extend(more.map(|to| trial(MinFree, Some(now), to, false)));
         }
+        if is_all && self.has(&SCALE) == Some(true) {
+            let from = number(&SCALE);
+            let more = (SCALE.next)(from.unwrap_or(SCALE_AT_BOOT), self);
+            trials.extend(more.map(|to| trial(ScaleFactor, from, to, false)));
+        }
         trials
+    }
+
+    /// The least `vm.watermark_scale_factor` with which watermarks lie as far apart as they do with this one: below that a
+    /// quarter of min is more, and another factor would change nothing.
+    fn effective_scale(&self, factor: u64) -> u64 {
+        let min = self
+            .settings
+            .as_ref()
+            .and_then(|settings| settings.number(MIN_FREE.name));
+        let quarter = min.zip(self.memory_kib.filter(|&kib| kib > 0));
+        let quarter = quarter.map_or(0, |(min, kib)| min.saturating_mul(2500).div_ceil(kib));
+        // No kernel lets min be as much of its memory as would make this more.
+        factor.max(quarter.min(1000))
     }
 
     /// Whether it has the setting, as far as is known. What its release has and the recording lacks could not be read there,
