@@ -4,14 +4,16 @@
 
 use super::conduct::CommandError;
 use crate::before::buddy::LinuxPolicy;
-use crate::measure::MAX_ORDER;
 use crate::printable;
 use crate::replay::{ListedFree, ReplayPolicy, fit_free_memory, read_reference};
-use crate::report::{MachineStalls, RecordedKernel, hollow_blocks, hollow_events, hollow_trace};
+use crate::report::{
+    MachineStalls, RecordedKernel, hollow_areas, hollow_blocks, hollow_events, hollow_pages,
+    hollow_trace,
+};
 use crate::trace::reduce::{Reducer, ReferenceRow};
 use crate::trace::state::{
-    MachineSettings, PageTypeInfo, ZoneInfo, kernel_version, lead_of, read_pagetypeinfo,
-    read_settings, read_vmstat, read_zoneinfo,
+    MachineSettings, PageTypeInfo, ZoneInfo, kernel_version, lead_of, page_kib, read_mem_total,
+    read_pagetypeinfo, read_settings, read_vmstat, read_zoneinfo,
 };
 use crate::trace::{
     Input, MemoryLimit, Recording, RunningDigest, Snapshot, StreamParts, StreamReader, TextReader,
@@ -42,6 +44,10 @@ pub(super) struct LoadedTrace {
     pub(super) listed: Option<ListedFree>,
     /// The order of a pageblock on the recording machine, as far as a file says.
     pub(super) block_order: Option<u64>,
+    /// Frames in contiguous areas of the recording machine, as far as a file says.
+    pub(super) contiguous: u64,
+    /// The size of its pages in KiB, as far as files say.
+    pub(super) page_kib: Option<u64>,
     /// The recording machine's min watermark over all zones, in frames, as far as a file says.
     pub(super) min_watermark: Option<u64>,
     /// The recording machine's zones, from `before.zoneinfo`.
@@ -87,6 +93,8 @@ pub(super) fn sample() -> Result<LoadedTrace, CommandError> {
         types: None,
         listed: None,
         block_order: None,
+        contiguous: 0,
+        page_kib: None,
         min_watermark: None,
         zones: None,
         kernel: Some(SAMPLE_KERNEL.to_owned()),
@@ -131,6 +139,10 @@ pub(super) fn load_told_apart(
         types: None,
         listed: state.as_ref().map(|state| state.listed),
         block_order: state.as_ref().map(|state| state.info.pageblock_order),
+        contiguous: state
+            .as_ref()
+            .map_or(0, |state| state.info.contiguous_frames()),
+        page_kib: None,
         min_watermark: None,
         zones: None,
         kernel: None,
@@ -176,6 +188,7 @@ pub(super) fn load_told_apart(
     if let (Some(path), None) = (&beside.state, loaded.listed_free) {
         let state = read_state(path)?;
         loaded.block_order = Some(state.info.pageblock_order);
+        loaded.contiguous = state.info.contiguous_frames();
         loaded.lead = state.lead;
         loaded.belongs(&state.name, state.digest, digest)?;
         loaded.listed_free = Some(state.listed.iter().copied().fold(0, u64::saturating_add));
@@ -188,6 +201,15 @@ pub(super) fn load_told_apart(
         let zones = read_zoneinfo(&name, &text).map_err(CommandError::input)?;
         loaded.min_watermark = Some(min_watermark(&zones));
         loaded.zones = Some(zones);
+    }
+    if let (Some(path), Some(zones)) = (&beside.memory, &loaded.zones) {
+        let (name, text) = text_of(path).map_err(CommandError::input)?;
+        let total = read_mem_total(&name, &text).map_err(CommandError::input)?;
+        loaded.page_kib = page_kib(total, zones);
+        // Of an earlier version's that is said of the files above.
+        if let said @ Some(_) = digest_of(&name, 1, &text)? {
+            loaded.belongs(&name, said, digest)?;
+        }
     }
     if let Some(path) = &beside.settings {
         let (name, text) = text_of(path).map_err(CommandError::input)?;
@@ -255,7 +277,12 @@ impl LoadedTrace {
                 .map(|(major, minor, _)| (major, minor)),
             settings: self.settings.clone(),
             block_order: self.block_order,
-            memory_kib: Some(self.trace.present_frames().saturating_mul(4)),
+            memory_kib: Some(
+                self.trace
+                    .present_frames()
+                    .saturating_mul(self.page_kib.unwrap_or(4)),
+            ),
+            page_kib: self.page_kib,
         }
     }
 
@@ -294,6 +321,8 @@ impl LoadedTrace {
         let listed = listed.map(|listed| (listed, cached));
         let mut found = hollow_trace(&self.trace, self.is_text, listed);
         found.extend(hollow_blocks(self.block_order));
+        found.extend(hollow_areas(self.contiguous, self.page_kib.unwrap_or(4)));
+        found.extend(hollow_pages(self.page_kib));
         found.extend(hollow_events(&self.anomalies));
         found
     }
@@ -356,6 +385,8 @@ struct Beside {
     /// What the machine said of itself when the recording began: free blocks, and zones.
     state: Option<PathBuf>,
     zones: Option<PathBuf>,
+    /// How much memory it had.
+    memory: Option<PathBuf>,
     /// How its kernel was set then.
     settings: Option<PathBuf>,
     /// What it had counted before and after.
@@ -376,6 +407,7 @@ impl Beside {
             frames: beside(path, &stem, "pfn.zst"),
             state: state("before.pagetypeinfo"),
             zones: state("before.zoneinfo"),
+            memory: state("before.meminfo"),
             settings: state("before.settings"),
             counters: state("before.vmstat")
                 .zip(state("after.vmstat"))
@@ -389,6 +421,7 @@ impl Beside {
             || self.frames.is_some()
             || self.state.is_some()
             || self.zones.is_some()
+            || self.memory.is_some()
             || self.settings.is_some()
             || self.counters.is_some()
             || self.summary.is_some()
@@ -408,6 +441,7 @@ pub(super) fn files_of(path: &Path) -> Vec<PathBuf> {
         frames,
         state,
         zones,
+        memory,
         settings,
         counters,
         summary,
@@ -415,6 +449,7 @@ pub(super) fn files_of(path: &Path) -> Vec<PathBuf> {
     let mut files = vec![path.to_owned()];
     files.extend(state);
     files.extend(zones);
+    files.extend(memory);
     files.extend(settings);
     files.extend(counters.into_iter().flatten());
     files.extend(summary);
@@ -423,11 +458,11 @@ pub(super) fn files_of(path: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Those beside the trace that a replay's figures depend on: what the recorder says in words, and how the kernel was set, only
-/// answers ask for.
+/// Those beside the trace that a replay's figures depend on: what the recorder says in words, how the kernel was set, and how
+/// much memory it had, only answers ask for.
 pub(super) fn replayed_files_of(path: &Path) -> Vec<PathBuf> {
     let beside = Beside::of(path);
-    let told = [beside.summary, beside.settings];
+    let told = [beside.summary, beside.settings, beside.memory];
     let mut files = files_of(path);
     files.retain(|file| file != path && !told.iter().flatten().any(|one| one == file));
     files
@@ -561,11 +596,7 @@ fn read_state(path: &Path) -> Result<GivenState, CommandError> {
 fn state_of(name: String, text: &str) -> Result<GivenState, CommandError> {
     let info = read_pagetypeinfo(&name, text).map_err(CommandError::input)?;
     let digest = digest_of(&name, 1, text)?;
-    let listed = Mobility::ALL.map(|label| {
-        (0..=MAX_ORDER)
-            .map(|order| info.free_blocks(label, order).saturating_mul(1 << order))
-            .fold(0, u64::saturating_add)
-    });
+    let listed = Mobility::ALL.map(|label| info.free_frames(label));
     Ok(GivenState {
         name,
         digest,
@@ -622,6 +653,7 @@ fn read_stream(
         let state = state_of(name, &text)?;
         loaded.listed = loaded.is_text.then_some(state.listed);
         loaded.block_order = Some(state.info.pageblock_order);
+        loaded.contiguous = state.info.contiguous_frames();
         loaded.listed_free = Some(state.listed.iter().copied().fold(0, u64::saturating_add));
         loaded.types = Some(state.info);
     }
@@ -629,6 +661,10 @@ fn read_stream(
         let zones = read_zoneinfo(&name, &text).map_err(CommandError::input)?;
         loaded.min_watermark = Some(min_watermark(&zones));
         loaded.zones = Some(zones);
+    }
+    if let (Some((name, text)), Some(zones)) = (text(&before, "before.meminfo")?, &loaded.zones) {
+        let total = read_mem_total(&name, &text).map_err(CommandError::input)?;
+        loaded.page_kib = page_kib(total, zones);
     }
     if let Some((name, text)) = text(&before, "before.settings")? {
         loaded.settings = Some(read_settings(&name, &text).map_err(CommandError::input)?);
@@ -688,6 +724,7 @@ fn read_events(
             kinds.push((kind, count));
         }
     }
+    loaded.block_order = loaded.block_order.or(reader.counts().pageblock_order);
     if reader.names().left_out() > 0 {
         kinds.push(("names_left_out", reader.names().left_out()));
     }

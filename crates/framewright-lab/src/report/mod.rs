@@ -40,9 +40,9 @@ pub use replayed::{
     RecordedKernel, RecordingComparison, ReportCase, ReportColumn, SettingTrial, SettingsAsked,
     SettingsReport, StackWeight, TriedCounts, TriedPolicy, TriedSetting, TriedSettings, WhoHolds,
     WhoReport, WhoRow, WhoTable, WindowedFigure, accent, answer, calibrate, calibrate_requests,
-    case_grid, hollow_blocks, hollow_events, hollow_samples, hollow_text, hollow_trace,
-    linux_column, machine_figures, pareto_front, placement_column, replay_figures,
-    request_calibration_lines, standing, verdict,
+    case_grid, hollow_areas, hollow_blocks, hollow_events, hollow_pages, hollow_samples,
+    hollow_text, hollow_trace, linux_column, machine_figures, pareto_front, placement_column,
+    replay_figures, request_calibration_lines, standing, verdict,
 };
 pub use source::{FigureSource, LINUX, RECORDED_KERNEL, shown_variant};
 pub use statement::{AssertionError, AssertionHeld};

@@ -2,7 +2,7 @@
 
 use crate::support::{as_str, repository, run, tight, write};
 use framewright_lab::trace::reduce::ReferenceRow;
-use framewright_lab::trace::{Trace, TraceOp};
+use framewright_lab::trace::{STREAM_MAGIC, Trace, TraceOp, section_line};
 use std::fs;
 use std::path::Path;
 
@@ -184,6 +184,134 @@ fn pageblocks_of_another_size_are_told() {
         let kinds = hollow(as_str(&trace), &["--state", as_str(&state)]);
         let told = kinds.iter().any(|kind| kind == "pageblock_order");
         assert_eq!(told, is_told, "{kinds:?}");
+    }
+}
+
+/// A stream as a board's recorder makes it: with pageblocks of that order, a contiguous area of two of them, blocks up to
+/// `order_max`, and pages of that many KiB. Its zone has 65,536 frames, and 61,440 of them are the allocator's.
+fn board(block_order: u32, order_max: usize, page_kib: u64) -> Vec<u8> {
+    let row = |kind: &str, last: u64| {
+        let zeros = "0 ".repeat(order_max);
+        format!("Node    0, zone   Normal, type {kind:>12} {zeros}{last}\n")
+    };
+    let types = format!(
+        "Page block order: {block_order}\nPages per block:  {}\n\nFree pages count per migrate type at order\n{}{}{}{}\n\
+         Number of blocks type    Unmovable      Movable          CMA      Isolate\n\
+         Node 0, zone   Normal           20           90            2            0\n",
+        1 << block_order,
+        row("Unmovable", 1),
+        row("Movable", 2),
+        row("CMA", 3),
+        row("Isolate", 0),
+    );
+    let free = 6_u64 << order_max;
+    let zones = format!(
+        "Node 0, zone   Normal\n  pages free     {free}\n        boost    0\n        min      100\n        low      125\n        \
+         high     150\n        spanned  65536\n        present  65536\n        managed  61440\n        cma      1024\n        \
+         protection: (0, 0)\n      nr_free_pages {free}\n      nr_free_cma  7\n  pagesets\n    cpu: 0\n              \
+         count: 0\n              high:  14\n              batch: 3\n  start_pfn:           0\n"
+    );
+    let memory = format!("MemTotal:       {} kB\nMemFree: 1 kB\n", 61_440 * page_kib);
+    let line = |nth: usize, event: &str| {
+        format!("             cat-7    [000] ..... 100.{nth:06}: {event}\n")
+    };
+    let mut events = "# tracer: nop\n".to_owned();
+    for nth in 0..64 {
+        events += &line(
+            nth,
+            &format!(
+                "mm_page_alloc: page=0000000000000000 pfn={:#x} order=0 migratetype=1 gfp_flags=GFP_KERNEL",
+                0x400 + nth
+            ),
+        );
+    }
+    events += &line(
+        70,
+        &format!(
+            "mm_page_alloc_extfrag: page=a pfn=0x500 alloc_order=0 fallback_order={order_max} pageblock_order={block_order} \
+             alloc_migratetype=0 fallback_migratetype=1 fragmenting=0 change_ownership=0"
+        ),
+    );
+    let section = |name: &str, text: &str| [section_line(name, text.len()), text.into()].concat();
+    [
+        STREAM_MAGIC.to_vec(),
+        section("before.pagetypeinfo", &types),
+        section("before.zoneinfo", &zones),
+        section("before.meminfo", &memory),
+        section("kernel", "6.12.0"),
+        events.into_bytes(),
+        section("end", "as asked\n"),
+    ]
+    .concat()
+}
+
+#[test]
+fn a_board_s_pageblocks_contiguous_areas_and_pages_are_told_and_its_memory_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("board.stream");
+    for (block_order, order_max, page_kib, kinds) in [
+        (9, 10, 4, &["contiguous_areas"][..]),
+        (5, 10, 4, &["pageblock_order", "contiguous_areas"]),
+        (8, 10, 4, &["pageblock_order", "contiguous_areas"]),
+        (10, 10, 4, &["pageblock_order", "contiguous_areas"]),
+        (9, 12, 4, &["contiguous_areas"]),
+        (
+            11,
+            11,
+            16,
+            &["pageblock_order", "contiguous_areas", "page_size"],
+        ),
+    ] {
+        fs::write(&path, board(block_order, order_max, page_kib)).unwrap();
+        let of = format!("pageblocks of order {block_order}, blocks up to {order_max}");
+        let mut expected = kinds.to_vec();
+        expected.push("short_trace");
+        for watermarks in ["auto", "on", "off"] {
+            let args = ["--watermarks", watermarks];
+            assert_eq!(hollow(as_str(&path), &args), expected, "{of}");
+        }
+        let (code, out, error) = run(&["replay", as_str(&path), "--policy", "linux-6.12"]);
+        assert_eq!(code, Some(0), "{error}");
+        let area = (2_u64 << block_order) * page_kib / 1024;
+        let says = format!(" had {area} MiB in contiguous areas (CMA)");
+        assert!(out.contains(&says), "{of}: {out}");
+        // All that was free is free here, a contiguous area and blocks above order 10 among it, but what the requests took.
+        let (code, out, error) = run(&[
+            "replay",
+            as_str(&path),
+            "--policy",
+            "linux-6.12",
+            "--format",
+            "buddyinfo",
+        ]);
+        assert_eq!(code, Some(0), "{error}");
+        let row = out.lines().find(|line| line.starts_with("Node")).unwrap();
+        let blocks = row
+            .split_whitespace()
+            .skip(4)
+            .map(|n| n.parse::<u64>().unwrap());
+        let free: u64 = (0..).zip(blocks).map(|(order, n)| n << order).sum();
+        // Some lie on a CPU's lists.
+        let cached = ((6 << order_max) - 64_u64).checked_sub(free);
+        assert!(cached.is_some_and(|frames| frames < 64), "{of}: {row}");
+    }
+}
+
+#[test]
+fn text_tells_the_order_of_pageblocks_by_its_fallbacks() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("board.txt");
+    for (order, is_told) in [("9", false), ("7", true), ("70", false), ("x", false)] {
+        let event = "mm_page_alloc: page=0000000000000000 pfn=0x400 order=0 migratetype=1 gfp_flags=GFP_KERNEL";
+        let text = format!(
+            "             cat-7    [000] ..... 100.000001: {event}\n             cat-7    [000] ..... 100.000002: \
+             mm_page_alloc_extfrag: page=a pfn=0x500 alloc_order=0 fallback_order=10 pageblock_order={order} \
+             alloc_migratetype=0 fallback_migratetype=1 fragmenting=0 change_ownership=0\n"
+        );
+        fs::write(&path, text).unwrap();
+        let kinds = hollow(as_str(&path), &[]);
+        let told = kinds.iter().any(|kind| kind == "pageblock_order");
+        assert_eq!(told, is_told, "{order}: {kinds:?}");
     }
 }
 

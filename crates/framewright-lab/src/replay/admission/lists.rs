@@ -18,7 +18,7 @@ pub struct ZoneLists {
 impl ZoneLists {
     /// Those of some zones together, or nothing where the machine's pageblocks have another size.
     ///
-    /// What is kept for atomic requests counts as unmovable. A list that the kernel did not count to its end has what the
+    /// What is kept for atomic requests counts as unmovable, and a contiguous area as movable. A list that the kernel did not count to its end has what the
     /// zones have free besides; of several such lists the first of the lowest order does.
     pub(super) fn of(info: &PageTypeInfo, zones: &[&ZoneInfo]) -> Option<Self> {
         if info.pageblock_order != u64::from(BLOCK_FRAMES.ilog2()) {
@@ -32,12 +32,17 @@ impl ZoneLists {
         for of in info.types.iter().filter(is_one) {
             let label = match of.migratetype.as_str() {
                 "HighAtomic" => Some(Mobility::Unmovable),
-                name => Mobility::ALL.into_iter().find(|label| label.name() == name),
+                _ => of.mobility(),
             };
             let Some(label) = label.map(Mobility::index) else {
                 continue;
             };
-            for (sum, &blocks) in lists.free_blocks[label].iter_mut().zip(&of.free_blocks) {
+            for (order, &blocks) in of.free_blocks.iter().enumerate() {
+                // A replay has no larger blocks: one of them is two or more of its largest.
+                let place = order.min(MAX_ORDER);
+                let pieces = 1_u64.checked_shl((order - place) as u32);
+                let blocks = blocks.saturating_mul(pieces.unwrap_or(u64::MAX));
+                let sum = &mut lists.free_blocks[label][place];
                 *sum = sum.saturating_add(blocks);
             }
         }
@@ -121,6 +126,23 @@ mod tests {
         assert_eq!(lists.free_blocks[0][..3], [4, 6, 0]);
         assert_eq!(lists.free(Mobility::Unmovable), 16);
         assert_eq!(of(&text.replace("order: 9", "order: 10")), None);
+    }
+
+    #[test]
+    fn a_contiguous_area_is_movable_and_a_block_above_the_largest_order_is_two_of_it() {
+        let zeros = "0 ".repeat(MAX_ORDER);
+        let text = format!(
+            "Page block order: 9\nNode 0, zone Normal, type Movable {zeros}3 4\n\
+             Node 0, zone Normal, type CMA 7 {}1\nNode 0, zone Normal, type Isolate 9\n\
+             Number of blocks type Movable CMA Isolate\nNode 0, zone Normal 5 6 7\n",
+            "0 ".repeat(MAX_ORDER - 1)
+        );
+        let info = read_pagetypeinfo("p", &text).unwrap();
+        let lists = ZoneLists::of(&info, &[&zone("Normal")]).unwrap();
+        let movable = lists.free_blocks[Mobility::Movable.index()];
+        assert_eq!((movable[0], movable[MAX_ORDER]), (7, 3 + 8 + 1));
+        let others = [Mobility::Unmovable, Mobility::Reclaimable];
+        assert_eq!(others.map(|label| lists.free(label)), [0, 0]);
     }
 
     #[test]

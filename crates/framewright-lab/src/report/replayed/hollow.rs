@@ -86,6 +86,29 @@ pub fn hollow_blocks(order: Option<u64>) -> Option<(&'static str, String)> {
     Some(("pageblock_order", says))
 }
 
+/// What contiguous areas of that many frames on the recording machine mean for a replay, which has none.
+#[must_use]
+pub fn hollow_areas(frames: u64, page_kib: u64) -> Option<(&'static str, String)> {
+    let says = format!(
+        "the recording machine had {} MiB in contiguous areas (CMA), which serve movable requests alone: a replay takes \
+         them for movable pageblocks, which others get, too, where nothing else is left, so that it fails too few of those",
+        frames.saturating_mul(page_kib) / 1024
+    );
+    (frames > 0).then_some(("contiguous_areas", says))
+}
+
+/// What pages of another size than a replay's mean for it; `kib` is that of the recording machine, where it is known.
+#[must_use]
+pub fn hollow_pages(kib: Option<u64>) -> Option<(&'static str, String)> {
+    let other = kib.filter(|&kib| kib != PAGE_KIB)?;
+    let says = format!(
+        "the recording machine's pages have {other} KiB, those of a replay {PAGE_KIB}: orders and counts of frames are that \
+         machine's, and every MiB stands for {} of it",
+        other / PAGE_KIB
+    );
+    Some(("page_size", says))
+}
+
 /// What events that are missing mean for a replay, by kind; `anomalies` are what a recording's reading counted.
 #[must_use]
 pub fn hollow_events(anomalies: &[(String, u64)]) -> Vec<(&'static str, String)> {
@@ -158,6 +181,9 @@ const SLACK_FRAMES: u64 = 4096;
 
 const FRAMES_PER_MIB: u64 = 256;
 
+/// A replay's page.
+const PAGE_KIB: u64 = 4;
+
 fn free_at_start(trace: &Trace) -> u64 {
     trace
         .present_frames()
@@ -209,6 +235,26 @@ mod tests {
         }
         let (kind, says) = hollow_blocks(Some(4)).unwrap();
         assert!(kind == "pageblock_order" && says.contains("have order 4, those of a replay 9"));
+    }
+
+    #[test]
+    fn contiguous_areas_and_pages_of_another_size_are_told() {
+        assert_eq!(hollow_areas(0, 4), None);
+        for (frames, page_kib) in [(16_384, 4), (4096, 16)] {
+            let (kind, says) = hollow_areas(frames, page_kib).unwrap();
+            assert_eq!(kind, "contiguous_areas");
+            assert!(says.contains(" had 64 MiB in contiguous areas"), "{says}");
+        }
+        for none in [None, Some(4)] {
+            assert_eq!(hollow_pages(none), None);
+        }
+        let (kind, says) = hollow_pages(Some(16)).unwrap();
+        assert_eq!(kind, "page_size");
+        assert!(
+            says.contains("pages have 16 KiB, those of a replay 4")
+                && says.ends_with("every MiB stands for 4 of it"),
+            "{says}"
+        );
     }
 
     #[test]

@@ -28,7 +28,10 @@ pub use compared::{
     machine_figures, replay_figures,
 };
 pub use front::pareto_front;
-pub use hollow::{Hollow, hollow_blocks, hollow_events, hollow_samples, hollow_text, hollow_trace};
+pub use hollow::{
+    Hollow, hollow_areas, hollow_blocks, hollow_events, hollow_pages, hollow_samples, hollow_text,
+    hollow_trace,
+};
 pub use owners::OwnersReport;
 pub(in crate::report) use settings::AS_SET;
 pub use settings::SettingsReport;

@@ -6,8 +6,8 @@ use crate::trace::TraceError;
 use framewright::Mobility;
 use std::collections::HashMap;
 
-/// No kernel has larger pageblocks.
-const ORDER_MAX: u64 = 20;
+/// The order of the largest pageblocks that a kernel may have.
+pub(in crate::trace) const PAGEBLOCK_ORDER_MAX: u64 = 20;
 
 /// Node, zone and migratetype.
 type TypeKey<'a> = (u64, &'a str, &'a str);
@@ -41,7 +41,48 @@ pub struct PageTypeInfo {
     pub types: Vec<ZoneType>,
 }
 
+/// The migratetype of contiguous areas.
+const CONTIGUOUS: &str = "CMA";
+
+impl ZoneType {
+    /// The mobility that a replay takes it for; `None` where it is of none, as what is isolated. Of a contiguous area movable
+    /// requests are served, and no others.
+    #[must_use]
+    pub fn mobility(&self) -> Option<Mobility> {
+        match self.migratetype.as_str() {
+            CONTIGUOUS => Some(Mobility::Movable),
+            name => Mobility::ALL.into_iter().find(|label| label.name() == name),
+        }
+    }
+
+    /// The frames in its free blocks, those above a replay's largest order among them.
+    #[must_use]
+    pub fn free_frames(&self) -> u64 {
+        let of_order = |(order, &blocks): (u32, &u64)| {
+            let frames = 1_u64.checked_shl(order).unwrap_or(u64::MAX);
+            blocks.saturating_mul(frames)
+        };
+        let all = (0..).zip(&self.free_blocks).map(of_order);
+        all.fold(0, u64::saturating_add)
+    }
+}
+
 impl PageTypeInfo {
+    /// Frames in pageblocks of contiguous areas, in all zones.
+    #[must_use]
+    pub fn contiguous_frames(&self) -> u64 {
+        let areas = self.types.iter().filter(|of| of.migratetype == CONTIGUOUS);
+        let pageblocks = areas.fold(0, |sum: u64, of| sum.saturating_add(of.pageblocks));
+        pageblocks.saturating_mul(1 << self.pageblock_order)
+    }
+
+    /// Free frames of that mobility, in all zones.
+    #[must_use]
+    pub fn free_frames(&self, mobility: Mobility) -> u64 {
+        self.of(mobility)
+            .fold(0, |sum, of| sum.saturating_add(of.free_frames()))
+    }
+
     /// Pageblocks with the label of that mobility, in all zones.
     #[must_use]
     pub fn pageblocks(&self, mobility: Mobility) -> u64 {
@@ -60,7 +101,7 @@ impl PageTypeInfo {
     fn of(&self, mobility: Mobility) -> impl Iterator<Item = &ZoneType> {
         self.types
             .iter()
-            .filter(move |of| of.migratetype == mobility.name())
+            .filter(move |of| of.mobility() == Some(mobility))
     }
 }
 
@@ -79,9 +120,9 @@ pub fn read_pagetypeinfo(name: &str, text: &str) -> Result<PageTypeInfo, TraceEr
     for line in ProcLine::all(name, text) {
         if let Some(order) = line.text.strip_prefix("Page block order:") {
             let order = line.number(order.trim())?;
-            if order > ORDER_MAX {
+            if order > PAGEBLOCK_ORDER_MAX {
                 return Err(line.error(format!(
-                    "pageblock order {order} is above the maximum {ORDER_MAX}"
+                    "pageblock order {order} is above the maximum {PAGEBLOCK_ORDER_MAX}"
                 )));
             }
             pageblock_order = Some(order);
@@ -203,6 +244,33 @@ Node 0, zone      DMA            1            7
         assert_eq!(info.pageblocks(Mobility::Movable), 7);
         assert_eq!(info.free_blocks(Mobility::Unmovable, 2), 1);
         assert_eq!(info.free_blocks(Mobility::Reclaimable, 99), 0);
+    }
+
+    #[test]
+    fn a_contiguous_area_is_movable_and_blocks_of_any_order_count() {
+        let text = "Page block order: 11
+Pages per block:  2048
+
+Free pages count per migrate type at order  0  1  2  3  4  5  6  7  8  9 10 11
+Node    0, zone      DMA, type      Movable 1  0  0  0  0  0  0  0  0  0  0  2
+Node    0, zone      DMA, type          CMA 0  1  0  0  0  0  0  0  0  0  0  1
+Node    0, zone      DMA, type      Isolate 5  0  0  0  0  0  0  0  0  0  0  0
+
+Number of blocks type     Movable  CMA  Isolate
+Node 0, zone      DMA           7    2        1
+";
+        let info = read_pagetypeinfo("p", text).unwrap();
+        assert_eq!(info.free_frames(Mobility::Movable), 1 + 2 + 3 * 2048);
+        assert_eq!(info.pageblocks(Mobility::Movable), 9);
+        assert_eq!(info.contiguous_frames(), 2 * 2048);
+        assert_eq!(info.types[2].mobility(), None);
+        let without = read_pagetypeinfo("p", TEXT).unwrap();
+        assert_eq!(without.contiguous_frames(), 0);
+        // Any number of columns is one of a file.
+        let many = format!(", type      Movable{}", " 1".repeat(70));
+        let text = text.replace(", type      Movable 1", &many);
+        let info = read_pagetypeinfo("p", &text).unwrap();
+        assert_eq!(info.free_frames(Mobility::Movable), u64::MAX);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::TextCounts;
 use super::fields::{BadNumber, Fields, number, shown};
 use super::gfp;
 use crate::trace::EventKind;
+use crate::trace::state::PAGEBLOCK_ORDER_MAX;
 use framewright::{Frame, Mobility, Order};
 
 /// The first frame number that no machine has: 2^64 bytes are 2^52 frames of 4 KiB.
@@ -187,6 +188,10 @@ impl Bodies {
             match key {
                 b"alloc_migratetype" => once(&mut wanted, "alloc_migratetype", value)?,
                 b"fallback_migratetype" => once(&mut taken, "fallback_migratetype", value)?,
+                b"pageblock_order" => {
+                    let order = number(value).ok();
+                    counts.pageblock_order = order.filter(|&order| order <= PAGEBLOCK_ORDER_MAX);
+                }
                 _ => {}
             }
         }

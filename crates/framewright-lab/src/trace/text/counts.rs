@@ -80,6 +80,9 @@ pub struct TextCounts {
     pub migratetypes_elsewhere: u64,
     /// Events whose time is a number without a unit.
     pub times_without_unit: u64,
+
+    /// The order of the machine's pageblocks, as its last `mm_page_alloc_extfrag` has it.
+    pub pageblock_order: Option<u64>,
 }
 
 impl TextCounts {

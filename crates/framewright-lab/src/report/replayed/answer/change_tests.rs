@@ -484,6 +484,15 @@ fn aw4_what_is_tried_is_what_the_kernel_has_for_certain_and_a_replay_a_model_of(
         tried(&unread, "linux-6.12", true),
         "vm.min_free_kbytes from 67584 to 135168"
     );
+    // Nor what a replay would take for frames of another size.
+    for (kib, is_tried) in [(4, true), (16, false)] {
+        let kernel = RecordedKernel {
+            page_kib: Some(kib),
+            ..set(ALL)
+        };
+        let says = tried(&kernel, "linux-6.12", true);
+        assert_eq!(says.contains("vm.min_free_kbytes"), is_tried, "{kib}");
+    }
     let all = kernel_of_all().trials(policy("linux-6.12"), true);
     assert!(all.len() <= 5, "{all:?}");
 }

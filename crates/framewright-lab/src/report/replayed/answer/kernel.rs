@@ -18,6 +18,8 @@ pub struct RecordedKernel {
     pub block_order: Option<u64>,
     /// How much memory its machine has.
     pub memory_kib: Option<u64>,
+    /// The size of a page there, as far as the recording says.
+    pub page_kib: Option<u64>,
 }
 
 /// The zones whose watermarks admit requests in a replay.
@@ -103,6 +105,9 @@ pub(super) const DEFRAG: KernelSetting = KernelSetting {
     next: |mode, _| (mode == 0).then_some(1),
 };
 
+/// A replay's page.
+const PAGE_KIB: u64 = 4;
+
 /// Another value of a setting that a replay has a model of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SettingTrial {
@@ -173,7 +178,9 @@ impl RecordedKernel {
                 }
             }
         }
-        if let Some(now) = number(&MIN_FREE).filter(|_| is_all) {
+        // A replay makes frames of these, of its own size.
+        let has_pages = self.page_kib.is_none_or(|kib| kib == PAGE_KIB);
+        if let Some(now) = number(&MIN_FREE).filter(|_| is_all && has_pages) {
             let more = (MIN_FREE.next)(now, self);
             trials.extend(more.map(|to| trial(MinFree, Some(now), to, false)));
         }
