@@ -22,6 +22,12 @@ def text_path():
 
 
 @pytest.fixture(scope="session")
+def settings_path():
+    """A recording with its machine's zones and settings beside it."""
+    return ROOT / "traces" / "settings.pft.zst"
+
+
+@pytest.fixture(scope="session")
 def sample(sample_path):
     return framewright.load(sample_path)
 

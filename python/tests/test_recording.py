@@ -83,6 +83,31 @@ def test_rows_are_the_figures_of_the_command(sample, sample_path, command, argum
     assert bool(errors) == ("reclaim" not in arguments)
 
 
+def test_settings_that_were_tried_have_columns_of_their_own(settings_path, command):
+    recording = framewright.load(settings_path)
+    rows = recording.replay(["linux-6.12"], squeeze="5700MiB")
+    wide = rows.where(case="settings/imposed/b1459200").wide()
+    tried = ["as-set", "vm.defrag_mode=1", "vm.watermark_boost_factor=0"]
+    assert wide["variant"] == ["linux-6.12", *tried]
+    frame = wide.to_pandas().set_index("variant")
+    # The policy has the recorded kernel's rules, and the kernel as it was set has the same model of a background.
+    assert frame.loc["as-set", "failures_order3"] == frame.loc["linux-6.12", "failures_order3"]
+    assert frame.loc["vm.watermark_boost_factor=0", "failures_order3"] < frame.loc["as-set", "failures_order3"]
+    assert (frame["failures_order3"] > 0).all() and frame["stalled_order0"].notna().all()
+    said = subprocess.run(
+        [command, "replay", str(settings_path), "--json", "-", "--policy", "linux-6.12", "--squeeze", "5700MiB"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    records = [json.loads(line) for line in said.stdout.splitlines()][1:]
+    of_command = {(r["variant"], r["metric"]): r["value"] for r in records if r["variant"] in tried and "by" not in r}
+    assert of_command == {(r["variant"], r["metric"]): r["value"] for r in rows if r["variant"] in tried}
+    # Without them there is the policy alone.
+    without = recording.replay(["linux-6.12"], squeeze="5700MiB", settings="none")
+    assert not set(without["variant"]) & set(tried)
+
+
 def test_the_same_arguments_give_the_same_rows(sample, rows):
     assert sample.replay(FEW, squeeze=40960, jobs=1) == rows
     assert sample.replay(["linux-6.12", "concentrated", "linux-6.12"], squeeze="160MiB", jobs=7) == rows

@@ -10,8 +10,8 @@ use crate::replay::{ReplayOptions, ReplayPolicy, Start, TraceMemory, read_refere
 use crate::report::{Assertion, OwnersReport};
 use crate::trace::reduce::{Reducer, Reduction};
 use crate::trace::state::{
-    boot_words, read_buddyinfo, read_page_owner, read_pagetypeinfo, read_settings, read_vmstat,
-    read_zoneinfo,
+    boot_words, read_buddyinfo, read_mem_total, read_page_owner, read_pagetypeinfo, read_settings,
+    read_vmstat, read_zoneinfo,
 };
 use crate::trace::{
     Input, MemoryLimit, Recording, Snapshot, StreamReader, TextReader, Trace, TraceOp, read_frames,
@@ -320,8 +320,11 @@ fn zoneinfo(bytes: &[u8]) {
     as_text(bytes, |text| drop(read_zoneinfo("input", text)));
 }
 
+/// And `meminfo`, which has a name and a number a line, too.
 fn vmstat(bytes: &[u8]) {
-    as_text(bytes, |text| drop(read_vmstat("input", text)));
+    as_text(bytes, |text| {
+        let _ = (read_vmstat("input", text), read_mem_total("input", text));
+    });
 }
 
 /// As a recording has them, and as a command line that words are kept of.
