@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 const FEATURE: &str = "replay";
 /// The program that makes the stream.
 const MAKER: &str = "kernel_replay";
+/// Names that program where it is built already: cargo, asked for it, waits for each build that works in the same folder.
+const MAKER_AT: &str = "FRAMEWRIGHT_KERNEL_REPLAY";
 /// How a line of the kernel's begins that the laboratory has, too.
 const SHARED: &str = "replayed ";
 /// What is said of a kernel that decides otherwise.
@@ -77,8 +79,11 @@ impl Drop for StreamFile {
     }
 }
 
-/// Builds the program that makes streams; where cargo says that it is.
+/// Builds the program that makes streams; where cargo says that it is. One that is named is not built.
 fn maker() -> Result<PathBuf, String> {
+    if let Some(built) = std::env::var_os(MAKER_AT) {
+        return Ok(built.into());
+    }
     // With the features that the workspace's tests have, so that what they have built is built.
     let built = boot::cargo()
         .args(["build", "--quiet", "--workspace", "--example", MAKER])
@@ -112,13 +117,13 @@ fn make(asked: &AskedReplay) -> Result<MadeStream, String> {
     // Where the kernel lies, which is built.
     let name = format!("target/kernel/kernel-{}.replay", std::process::id());
     let file = StreamFile(boot::root().join(name));
-    let made = Command::new(maker)
+    let made = Command::new(&maker)
         .arg(&asked.file)
         .arg(&file.0)
         .args(&asked.options)
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| format!("{MAKER}: {error}"))?;
+        .map_err(|error| format!("{}: {error}", maker.display()))?;
     if !made.status.success() {
         return Err(String::from_utf8_lossy(&made.stderr).trim_end().to_owned());
     }
