@@ -64,8 +64,10 @@ fn sl1_every_state_of_eight_slots_has_the_runs_of_the_model() {
 
 #[test]
 fn sl1_every_state_of_whole_words_has_the_runs_of_the_model() {
-    // Each of 8 words is full, empty or has one hole: orders 6 to 9 and everything between.
-    for state in 0..rounds(6561) as u32 {
+    // Each of 8 words is full, empty or has one hole: orders 6 to 9 and everything between. Under Miri nine states, which have
+    // each word in each way, and neighbours in every pair of ways: 820 is 01010101 in threes.
+    let step = if cfg!(miri) { 820 } else { 1 };
+    for state in (0..6561_u32).step_by(step) {
         let mut rest = state;
         let mut words = [0u64; 8];
         for word in &mut words {
