@@ -690,15 +690,18 @@ mod tests {
         for is_own in [false, true] {
             let mut instance = Instance::make_for_failures(&tracefs, None).unwrap();
             let path = instance.path.clone();
-            let other = fs::File::open(path.join("tracing_on")).unwrap();
+            let mut other = Some(fs::File::open(path.join("tracing_on")).unwrap());
             if is_own {
-                drop(other);
+                other = None;
             } else {
                 instance.inode = instance.inode.map(|own| own + 1);
             }
             drop(instance);
             assert_eq!(path.exists(), !is_own);
+            // While a file of it is open the kernel does not remove it, and it would outlive the test.
+            drop(other);
             let _ = fs::remove_dir(&path);
+            assert!(!path.exists());
         }
     }
 
