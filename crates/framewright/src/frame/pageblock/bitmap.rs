@@ -5,7 +5,8 @@
 //! also knows by how much it changed two sums over all pageblocks: free frames in blocks of order 3
 //! and more (`large`), and free blocks of order 2 (`order_2`).
 //!
-//! A change of a word brings all three up to date at once. Where many frees change one word, its part
+//! A change of a word brings all three up to date at once. Where the first frames of a free run are taken, what is left of
+//! it says how they change (`leave_of_runs`). Where many frees change one word, its part
 //! of the sums is taken out before the first (`go_ahead`) and put in again after the last, together
 //! with the word's orders (`sum_up`), at the latest before the descriptor is written.
 
@@ -26,24 +27,51 @@ impl<P> HeldBlock<'_, '_, P> {
 
     #[inline(always)]
     fn set_word(&mut self, word: usize, bits: u64) {
-        let before = self.zone.bitmap(self.id)[word].load(Relaxed);
-        self.change_word(word, before, bits);
-    }
-
-    /// Writes `bits` to a word that has the bits `before`.
-    #[inline(always)]
-    fn change_word(&mut self, word: usize, before: u64, bits: u64) {
         self.sum_up();
         let at = &self.zone.bitmap(self.id)[word];
-        debug_assert_eq!(at.load(Relaxed), before, "F2");
-        let (twos, threes) = count_orders_2_and_3(before);
+        let (twos, threes) = count_orders_2_and_3(at.load(Relaxed));
         at.store(bits, Relaxed);
         let (twos_now, threes_now) = count_orders_2_and_3(bits);
         self.order_2 += i64::from(twos_now) - i64::from(twos);
         self.large += 8 * (i64::from(threes_now) - i64::from(threes));
+        self.set_word_orders(word, orders_in(bits));
+    }
+
+    #[inline(always)]
+    fn set_word_orders(&mut self, word: usize, orders: u8) {
         let shift = word % 8 * 8;
-        let orders = &mut self.orders[word / 8];
-        *orders = *orders & !(0xff << shift) | u64::from(orders_in(bits)) << shift;
+        let all = &mut self.orders[word / 8];
+        *all = *all & !(0xff << shift) | u64::from(orders) << shift;
+    }
+
+    /// Writes `bits` to a word: of the maximal runs of order `found` that it had, the first `runs` are taken, but for the
+    /// last `left` slots of the last of them. Whether it `has_more` of them remains to be said.
+    ///
+    /// The first slots of a run are taken, so what is left of it are runs of different orders, the binary digits of its
+    /// length, and each is maximal, because slots of its other half are taken.
+    #[inline(always)]
+    fn leave_of_runs(
+        &mut self,
+        (word, bits): (usize, u64),
+        (found, runs): (u8, u32),
+        left: u32,
+        has_more: bool,
+    ) {
+        debug_assert!(self.ahead == 0 && left < 1 << found, "F2");
+        self.zone.bitmap(self.id)[word].store(bits, Relaxed);
+        let none = if has_more { 0 } else { 1 << found };
+        let orders = self.word_orders(word) & !none | left as u8;
+        debug_assert_eq!(orders, orders_in(bits), "F2");
+        self.set_word_orders(word, orders);
+        let mut order_2 = i64::from(left >> 2 & 1);
+        let mut large = i64::from(left & !7);
+        match found {
+            0 | 1 => {}
+            2 => order_2 -= i64::from(runs),
+            _ => large -= i64::from(runs << found),
+        }
+        self.order_2 += order_2;
+        self.large += large;
     }
 
     /// Leaves a word, which had `bits` so far, to [`sum_up`](Self::sum_up).
@@ -119,10 +147,12 @@ impl<P> HeldBlock<'_, '_, P> {
                 }
                 let mut bits = self.zone.bitmap(self.id)[word].load(Relaxed);
                 let mut runs = runs_in(bits, found);
+                let (mut gone, mut left) = (0, 0);
                 while runs != 0 && taken < out.len() {
                     let start = runs.trailing_zeros();
                     runs &= runs - 1;
                     let now = pieces.min((out.len() - taken) as u32);
+                    (gone, left) = (gone + 1, (pieces - now) << order);
                     // Less than a word.
                     bits &= !ones_at(start, now << order);
                     let mut first = base + word as u32 * 64 + start;
@@ -132,7 +162,7 @@ impl<P> HeldBlock<'_, '_, P> {
                     }
                     taken += now as usize;
                 }
-                self.set_word(word, bits);
+                self.leave_of_runs((word, bits), (found, gone), left, runs != 0);
                 if taken == out.len() {
                     break;
                 }
@@ -170,13 +200,16 @@ impl<P> HeldBlock<'_, '_, P> {
             let has_run = |word: &usize| self.word_orders(*word) >> found & 1 != 0;
             let word = (0..self.zone.map.words_per_block).find(has_run)?;
             let bits = self.zone.bitmap(self.id)[word].load(Relaxed);
-            let start = runs_in(bits, found).trailing_zeros();
+            let runs = runs_in(bits, found);
+            let start = runs.trailing_zeros();
             let taken = ones_at(start, frames as u32);
             debug_assert!(
                 bits & taken == taken,
                 "F2: the orders are those of the bits"
             );
-            self.set_word(word, bits & !taken);
+            let left = (1 << found) - frames as u32;
+            let has_more = runs & (runs - 1) != 0;
+            self.leave_of_runs((word, bits & !taken), (found, 1), left, has_more);
             word * 64 + start as usize
         } else {
             let runs = runs_in(self.full_words(), found - WORD_ORDER);
@@ -217,7 +250,8 @@ impl<P> HeldBlock<'_, '_, P> {
             self.set_whole_words(word..whole, false);
         }
         if !len.is_multiple_of(64) {
-            self.change_word(whole, !0, !0 << (len % 64));
+            let left = 64 - len % 64;
+            self.leave_of_runs((whole, !0 << (len % 64)), (WORD_ORDER, 1), left as u32, false);
         }
     }
 
