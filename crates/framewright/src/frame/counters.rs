@@ -23,7 +23,8 @@ record! {
         pub(super) order_2: CounterWord,
         pub(super) remote: CounterWord,
         pub(super) drains: CounterWord,
-        pub(super) bad: CounterWord,
+        /// How often a pageblock came into rows of the index.
+        pub(super) inserted: CounterWord,
         /// Fallbacks that put contents that cannot move into a pageblock in which all contents could.
         pub(super) polluted: CounterWord,
 
@@ -39,5 +40,7 @@ record! {
         pub(super) relabels: [CounterWord; 9],
         pub(super) exhausted: [CounterWord; ORDERS],
         pub(super) fragmented: [CounterWord; ORDERS],
+        /// Frees that were refused.
+        pub(super) bad: CounterWord,
     } = 80 words, net at 0, pgalloc at 8, steals at 16;
 }

@@ -73,6 +73,17 @@ pub(crate) struct Pressure {
     pub(crate) lent: bool,
 }
 
+impl Pressure {
+    /// Its number, of four bits.
+    #[inline(always)]
+    pub(crate) const fn number(self) -> u8 {
+        self.scarce as u8
+            | (self.order_2_scarce as u8) << 1
+            | (self.plenty as u8) << 2
+            | (self.lent as u8) << 3
+    }
+}
+
 /// How many rankings of candidates a policy has at most.
 pub(crate) const LISTS: usize = 3;
 
@@ -251,6 +262,32 @@ mod tests {
         assert!(!policy.is_sparing(Movable, Pressure::default()));
         assert!(!policy.is_sparing(Unmovable, plenty));
         assert!(!policy.is_sparing(Reclaimable, plenty));
+    }
+
+    #[test]
+    fn all_lists_of_one_mobility_have_the_same_classes() {
+        for (fallback, mobility) in [
+            (Fallback::Concentrated, Movable),
+            (Fallback::Concentrated, Unmovable),
+            (Fallback::LargestFirst, Movable),
+            (Fallback::SmallestWhenCostly, Reclaimable),
+        ] {
+            let policy = policy(fallback);
+            let lists = [false, true].map(|lent| {
+                let pressure = Pressure {
+                    lent,
+                    ..Pressure::default()
+                };
+                policy.list(mobility, pressure)
+            });
+            for number in 0..policy.classes().count() as u16 {
+                let Some(class) = policy.classes().class(number, policy.is_labelled()) else {
+                    continue;
+                };
+                let are_in = lists.map(|list| policy.cost(list, order(3), class).is_some());
+                assert_eq!(are_in[0], are_in[1], "{fallback:?}: {class:?}");
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! A counter that one CPU writes at a time.
 
-use super::{AtomicU64, Ordering::Relaxed};
+use super::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use core::fmt;
 
 /// A counter that one CPU writes at a time, with plain loads and stores; any CPU reads it.
@@ -24,6 +27,20 @@ impl CounterWord {
     #[cfg_attr(lines, track_caller)]
     pub(crate) fn read(&self) -> u64 {
         self.0.load(Relaxed)
+    }
+
+    /// Counts what the CPU has just done: a CPU that [reads this first](Self::read_first) sees that, too.
+    #[inline(always)]
+    #[cfg_attr(lines, track_caller)]
+    pub(crate) fn add_after(&self, by: u64) {
+        self.0.store(self.read().wrapping_add(by), Release);
+    }
+
+    /// The counter, read before all that the CPU reads after it.
+    #[inline(always)]
+    #[cfg_attr(lines, track_caller)]
+    pub(crate) fn read_first(&self) -> u64 {
+        self.0.load(Acquire)
     }
 }
 

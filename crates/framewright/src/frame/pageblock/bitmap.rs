@@ -251,7 +251,12 @@ impl<P> HeldBlock<'_, '_, P> {
         }
         if !len.is_multiple_of(64) {
             let left = 64 - len % 64;
-            self.leave_of_runs((whole, !0 << (len % 64)), (WORD_ORDER, 1), left as u32, false);
+            self.leave_of_runs(
+                (whole, !0 << (len % 64)),
+                (WORD_ORDER, 1),
+                left as u32,
+                false,
+            );
         }
     }
 

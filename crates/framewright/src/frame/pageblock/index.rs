@@ -46,7 +46,7 @@ use crate::policy::LISTS;
 use crate::raw::Carver;
 use crate::sync::{
     AtomicU64,
-    Ordering::{Relaxed, SeqCst},
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
     clear_bits, model_fence, set_bits,
 };
 
@@ -82,28 +82,18 @@ impl IndexShape {
     }
 
     pub(in super::super) const fn words(&self) -> usize {
-        let [
-            leaves,
-            summaries,
-            some,
-            ranked,
-            ranks,
-            classes,
-            costs,
-            least,
-        ] = self.parts();
-        leaves + summaries + some + ranked + ranks + classes + costs + least
+        let [leaves, summaries, some, ranked, ranks, at_rank, least] = self.parts();
+        leaves + summaries + some + ranked + ranks + at_rank + least
     }
 
-    const fn parts(&self) -> [usize; 8] {
+    const fn parts(&self) -> [usize; 7] {
         [
             self.rows() * self.leaf,
             self.rows() * self.summary,
             self.rows().div_ceil(64),
             LISTS * self.orders * self.flags,
             self.rows(),
-            self.rows(),
-            self.rows(),
+            2 * self.rows(),
             self.orders,
         ]
     }
@@ -117,32 +107,25 @@ pub(in super::super) struct BlockIndex<'m> {
     some: &'m [AtomicU64],
     ranked: &'m [AtomicU64],
     ranking: Ranking<'m>,
+    /// How often a search cleared a bit above a pageblock and set it again. In between, looks may have missed the pageblock.
+    again: &'m AtomicU64,
     /// The platform's `ALONE`.
     alone: bool,
 }
 
 impl<'m> BlockIndex<'m> {
     /// The index in `words`, ranked by `cost(list, order, class)`; where that is
-    /// `None`, the list leaves out the row.
+    /// `None`, the list leaves out the row. It counts in `again`.
     pub(in super::super) fn new(
         shape: IndexShape,
         mut words: Carver<'m>,
-        alone: bool,
+        (again, alone): (&'m AtomicU64, bool),
         cost: impl Fn(usize, usize, usize) -> Option<i32>,
     ) -> Self {
         let parts = shape.parts().map(|len| words.words(len));
-        let [
-            leaves,
-            summaries,
-            some,
-            ranked,
-            ranks,
-            classes,
-            costs,
-            least,
-        ] = parts;
+        let [leaves, summaries, some, ranked, ranks, at_rank, least] = parts;
         // The leaves, still unused, serve as scratch memory: there is at least one word a class.
-        let ranking = Ranking::new(shape.classes, [ranks, classes, costs], least, leaves, cost);
+        let ranking = Ranking::new(shape.classes, ranks, at_rank, least, leaves, cost);
         Self {
             shape,
             leaves,
@@ -150,6 +133,7 @@ impl<'m> BlockIndex<'m> {
             some,
             ranked,
             ranking,
+            again,
             alone,
         }
     }
@@ -165,10 +149,22 @@ impl<'m> BlockIndex<'m> {
         self.alone
     }
 
+    /// How often a look at the index may have missed a pageblock for a moment: read before all that the CPU reads after it.
+    #[inline(always)]
+    pub(in super::super) fn missed(&self) -> u64 {
+        self.again.load(Acquire)
+    }
+
     /// The rank of `row` in `list`, if the list does not leave it out.
     #[inline(always)]
     pub(in super::super) fn rank(&self, list: usize, row: usize) -> Option<usize> {
         self.ranking.rank(list, row)
+    }
+
+    /// The class of that rank, and its cost.
+    #[inline(always)]
+    pub(in super::super) fn class(&self, list: usize, order: usize, rank: usize) -> (usize, i32) {
+        self.ranking.class(list, order, rank)
     }
 
     /// Adds pageblock `id` to `row`.
@@ -246,6 +242,7 @@ impl<'m> BlockIndex<'m> {
         model_fence();
         if self.leaf(row, leaf) != 0 {
             self.raise(row, leaf);
+            self.again.fetch_add(1, Release);
         }
     }
 
@@ -264,6 +261,7 @@ impl<'m> BlockIndex<'m> {
         let summaries = &self.summaries[row * self.shape.summary..][..self.shape.summary];
         if summaries.iter().any(|summary| summary.load(SeqCst) != 0) {
             self.raise_flags(row);
+            self.again.fetch_add(1, Release);
         }
     }
 

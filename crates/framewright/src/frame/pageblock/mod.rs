@@ -318,10 +318,13 @@ impl<P> HeldBlock<'_, '_, P> {
         if old.class() == new.class() {
             (gone, come) = (gone & !come, come & !gone);
         }
-        while come != 0 {
-            let order = come.trailing_zeros() as usize;
-            come &= come - 1;
-            zone.index.insert(zone.row(order, new.class()), self.id);
+        if come != 0 {
+            while come != 0 {
+                let order = come.trailing_zeros() as usize;
+                come &= come - 1;
+                zone.index.insert(zone.row(order, new.class()), self.id);
+            }
+            self.counters.inserted.add_after(1);
         }
         while gone != 0 {
             let order = gone.trailing_zeros() as usize;
@@ -355,8 +358,13 @@ impl<P> HeldBlock<'_, '_, P> {
     }
 
     /// The same with a new label. Returns what the index now says of the pageblock.
-    #[inline]
+    #[inline(always)]
     pub(super) fn unlock_as(mut self, label: Label, isolated: bool) -> Meta {
+        // By reference, so that the caller does not copy it.
+        self.give_up_as(label, isolated)
+    }
+
+    fn give_up_as(&mut self, label: Label, isolated: bool) -> Meta {
         loop {
             self.publish(label, isolated);
             if self.zone.try_unlock(self.record) {

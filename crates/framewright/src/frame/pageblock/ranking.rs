@@ -21,31 +21,28 @@ pub(super) struct Ranking<'m> {
     classes: usize,
     /// By order and class: the class's rank in each list.
     rank_of: &'m [AtomicU64],
-    /// By order and rank: the class in each list.
-    class_at: &'m [AtomicU64],
-    /// By order and rank: that class's cost in each list.
-    cost_at: &'m [AtomicU64],
+    /// By order and rank: the class in each list, and what that class costs in each.
+    at_rank: &'m [[AtomicU64; 2]],
     /// By order: the cost of the cheapest class in each list, side by side, because a search looks at all orders.
     least: &'m [AtomicU64],
 }
 
 impl<'m> Ranking<'m> {
     /// The ranking by `cost(list, order, class)`; where that is `None`, the list leaves out the
-    /// class. Each of `words` has one for each order and class, `least` one for each order. `scratch` has one for
+    /// class. `rank_of` has a word for each order and class, `at_rank` two, `least` one for each order. `scratch` has one for
     /// each class; it is zero before and after.
     pub(super) fn new(
         classes: usize,
-        words: [&'m [AtomicU64]; 3],
+        rank_of: &'m [AtomicU64],
+        at_rank: &'m [AtomicU64],
         least: &'m [AtomicU64],
         scratch: &[AtomicU64],
         cost: impl Fn(usize, usize, usize) -> Option<i32>,
     ) -> Self {
-        let [rank_of, class_at, cost_at] = words;
         let ranking = Self {
             classes,
             rank_of,
-            class_at,
-            cost_at,
+            at_rank: at_rank.as_chunks().0,
             least,
         };
         for list in 0..LISTS {
@@ -87,9 +84,10 @@ impl<'m> Ranking<'m> {
             let key = word.load(Relaxed);
             let class = (key & 0xffff) as usize;
             let cost = (key >> 16) as u32 ^ (1 << 31);
-            put_part(&self.cost_at[start + rank], list, u64::from(cost as u16));
+            let [class_at, cost_at] = &self.at_rank[start + rank];
+            put_part(cost_at, list, u64::from(cost as u16));
             put_part(&self.rank_of[start + class], list, rank as u64);
-            put_part(&self.class_at[start + rank], list, class as u64);
+            put_part(class_at, list, class as u64);
             word.store(0, Relaxed);
         }
     }
@@ -110,9 +108,9 @@ impl<'m> Ranking<'m> {
     /// The class of that rank, and its cost.
     #[inline(always)]
     pub(super) fn class(&self, list: usize, order: usize, rank: usize) -> (usize, i32) {
-        let at = order * self.classes + rank;
-        let class = self.class_at[at].load(Relaxed) >> (16 * list) & 0xffff;
-        let cost = (self.cost_at[at].load(Relaxed) >> (16 * list)) as i16;
+        let [class_at, cost_at] = &self.at_rank[order * self.classes + rank];
+        let class = class_at.load(Relaxed) >> (16 * list) & 0xffff;
+        let cost = (cost_at.load(Relaxed) >> (16 * list)) as i16;
         (class as usize, i32::from(cost))
     }
 

@@ -253,6 +253,7 @@ impl<'m, P> Zone<'m, P> {
         write_descriptor(record, way.free, BlockCounts(frames), self.whole.orders);
         counters.large.add(frames);
         self.index.insert(way.row, id);
+        counters.inserted.add_after(1);
         // As in `take_this`.
         record.lock.store(0, Release);
         self.account_given_up(counters, since);

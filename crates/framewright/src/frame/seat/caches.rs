@@ -10,6 +10,7 @@ use crate::units::{Mobility, Order};
 
 impl<'m> SeatWords<'m> {
     /// Takes the youngest block out of the cache, if it is still this seat's.
+    #[inline]
     pub(super) fn pop<P>(
         self,
         zone: &Zone<'m, P>,
@@ -17,10 +18,7 @@ impl<'m> SeatWords<'m> {
         order: Order,
     ) -> Option<usize> {
         loop {
-            let cached = self.cached(mobility, order.index());
-            let left = cached.checked_sub(1)?;
-            let offset = self.youngest(cache_number(mobility, order.index()));
-            self.set_cached(mobility, order.index(), left);
+            let offset = self.take_youngest(cache_number(mobility, order.index()))?;
             if zone.tag(offset) == Tag::cached(self.number, order, mobility) {
                 return Some(offset);
             }

@@ -7,7 +7,8 @@
 use super::super::pageblock::{BlockIndex, Meta, Passing};
 use super::super::wanted::WantedBlock;
 use super::super::zone::Zone;
-use crate::policy::End;
+use super::record::SeatWords;
+use crate::policy::{End, Pressure};
 use crate::slots::WORD_ORDER;
 use crate::units::Order;
 use core::ops::Range;
@@ -15,19 +16,41 @@ use core::ops::Range;
 /// More than the orders inside a pageblock, which are 0 to 10: a power of two, so that a mask keeps an order inside.
 pub(super) const ORDERS: usize = 16;
 
+/// How a request goes through a row.
+#[derive(Clone, Copy)]
+pub(super) struct RowSearch {
+    pub(super) wanted: WantedBlock,
+    pub(super) end: End,
+    /// Whether to leave pageblocks in which other CPUs work to them, as long as there are others.
+    pub(super) spare: bool,
+    /// The rows that were empty.
+    pub(super) passing: Passing,
+}
+
+impl RowSearch {
+    #[inline(always)]
+    pub(super) fn new<P>(
+        zone: &Zone<'_, P>,
+        (wanted, pressure): (WantedBlock, Pressure),
+        passing: Passing,
+    ) -> Self {
+        Self {
+            wanted,
+            end: zone.policy.end(wanted.mobility),
+            spare: zone.map.cpus > 1 && zone.policy.is_sparing(wanted.mobility, pressure),
+            passing,
+        }
+    }
+}
+
 /// A request on its way through the candidates.
 pub(super) struct BlockSearch {
     pub(super) list: usize,
-    pub(super) wanted: WantedBlock,
-    pub(super) end: End,
+    pub(super) row: RowSearch,
     /// Behind the largest order that a block may have.
     orders_end: usize,
-    /// Whether to leave pageblocks in which other CPUs work to them, as long as there are others.
-    pub(super) spare: bool,
     /// Whether it passed by a row because other CPUs work in its pageblocks.
     pub(super) met: bool,
-    /// The rows that were empty.
-    pub(super) passing: Passing,
     /// The orders at which the search has looked, a bit each.
     seen: u32,
     /// By order: what it adds to each class's cost.
@@ -48,13 +71,145 @@ pub(super) struct Candidate {
     pub(super) id: u32,
 }
 
+/// What a CPU's last look at the index came to, in a word, so that its next one may be spared. It holds as long as no
+/// pageblock has come into a row of the index since: until then candidates only go.
+///
+/// - *None* of a request: the index had no block for it, nor for a larger one of its mobility. All lists of a mobility have
+///   the same rows, so pressure makes no difference.
+/// - The *cheapest* for a request under some pressure: the row of its candidate, and the pageblock that the CPU then took
+///   from. No pageblock has a candidate before that row, but for this one, which has changed. So the cheapest candidate is now
+///   one of this pageblock, or else the row's nearest. An empty row says nothing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct SearchNote(u64);
+
+impl SearchNote {
+    /// Says nothing.
+    pub(super) const NOTHING: Self = Self(0);
+    /// What kind of note it is: the lowest bits.
+    const HAS_NONE: u64 = 2;
+    const CHEAPEST: u64 = 1;
+    /// Kind and request: above them are the order and the rank, and the pageblock in the upper half.
+    const ASKED: u64 = 0xfff;
+
+    /// The seat's note, if it holds after these insertions.
+    #[inline(always)]
+    pub(super) fn of(seat: SeatWords<'_>, insertions: u64) -> Self {
+        Self(seat.noted(insertions))
+    }
+
+    /// Makes it the seat's.
+    #[inline(always)]
+    pub(super) fn keep(self, seat: SeatWords<'_>, insertions: u64) {
+        seat.note(self.0, insertions);
+    }
+
+    /// Order and mobility of a request, of a pageblock's order at most.
+    #[inline(always)]
+    const fn request(wanted: WantedBlock) -> u64 {
+        (wanted.order.get() as u64) << 8 | (wanted.mobility.index() as u64) << 6
+    }
+
+    /// The row of the cheapest candidate for a request, of `order`, and the pageblock that was taken from.
+    #[inline(always)]
+    pub(super) const fn cheapest(
+        (wanted, pressure): (WantedBlock, Pressure),
+        (order, rank): (usize, u16),
+        id: usize,
+    ) -> Self {
+        let place = (id as u64) << 32 | (rank as u64) << 16 | (order as u64) << 12;
+        let pressure = (pressure.number() as u64) << 2;
+        Self(place | Self::request(wanted) | pressure | Self::CHEAPEST)
+    }
+
+    /// The same after a further block, of pageblock `id`.
+    #[inline(always)]
+    pub(super) const fn after(self, id: usize) -> Self {
+        Self(self.0 as u32 as u64 | (id as u64) << 32)
+    }
+
+    /// Whether it tells of the cheapest candidate for a request.
+    #[inline(always)]
+    pub(super) const fn is_cheapest_for(self, asked: (WantedBlock, Pressure)) -> bool {
+        (self.0 ^ Self::cheapest(asked, (0, 0), 0).0) & Self::ASKED == 0
+    }
+
+    /// The cheapest candidate for the request now, and of which order it is.
+    #[inline(always)]
+    pub(super) fn cheapest_now<P>(
+        self,
+        zone: &Zone<'_, P>,
+        (wanted, pressure): (WantedBlock, Pressure),
+    ) -> Option<(usize, Candidate)> {
+        let list = zone.policy.list(wanted.mobility, pressure);
+        let surcharge = |order: usize| {
+            let found = Order::new(order as u8).unwrap_or(Order::MAX);
+            let policy = &zone.policy;
+            policy.surcharge(pressure, wanted.mobility, wanted.order, found)
+        };
+        let order = (self.0 >> 12 & 0xf) as usize;
+        let rank = (self.0 >> 16 & 0xffff) as usize;
+        let (class, cost) = zone.index.class(list, order, rank);
+        // By cost, order and rank: the row.
+        let mut best = (cost + surcharge(order), order, rank);
+        let mut found = None;
+        let id = (self.0 >> 32) as usize;
+        let meta = zone.meta(id);
+        if !meta.is_isolated() {
+            let mut orders = meta.orders() >> wanted.order.get() << wanted.order.get();
+            while orders != 0 {
+                let order = orders.trailing_zeros() as usize;
+                orders &= orders - 1;
+                if let Some(rank) = zone.index.rank(list, zone.row(order, meta.class())) {
+                    let (class, cost) = zone.index.class(list, order, rank);
+                    let of_this = (cost + surcharge(order), order, rank);
+                    if of_this < best {
+                        best = of_this;
+                        found = Some((class, id));
+                    }
+                }
+            }
+        }
+        let (_, order, rank) = best;
+        let (class, id) = match found {
+            Some(found) => found,
+            None => {
+                let row = zone.row(order, class as u16);
+                let end = zone.policy.end(wanted.mobility);
+                (class, zone.index.find_at_end(row, end)?)
+            }
+        };
+        let candidate = Candidate {
+            rank: rank as u16,
+            class: class as u16,
+            id: id as u32,
+        };
+        Some((order, candidate))
+    }
+
+    /// The index has no such block.
+    pub(super) const fn none(wanted: WantedBlock) -> Self {
+        Self(Self::request(wanted) | Self::HAS_NONE)
+    }
+
+    /// Whether the index had no such block.
+    #[inline(always)]
+    pub(super) const fn has_none(self, wanted: WantedBlock) -> bool {
+        let than = Self::none(wanted).0;
+        // The same kind and mobility, of the same order or a smaller one.
+        (self.0 ^ than) & 0xff == 0 && self.0 <= than
+    }
+}
+
 /// More than any cost: the policy's are 16 bits, its surcharges not much more.
 const NO_CANDIDATE: i32 = i32::MAX;
 
 impl BlockSearch {
     #[inline(always)]
-    pub(super) fn new<P>(zone: &Zone<'_, P>, wanted: WantedBlock, passing: Passing) -> Self {
-        let pressure = zone.policy.pressure(&zone.zone_facts());
+    pub(super) fn new<P>(
+        zone: &Zone<'_, P>,
+        (wanted, pressure): (WantedBlock, Pressure),
+        passing: Passing,
+    ) -> Self {
         let none = Candidate {
             rank: 0,
             class: 0,
@@ -62,12 +217,9 @@ impl BlockSearch {
         };
         let mut search = Self {
             list: zone.policy.list(wanted.mobility, pressure),
-            wanted,
-            end: zone.policy.end(wanted.mobility),
+            row: RowSearch::new(zone, (wanted, pressure), passing),
             orders_end: usize::from(zone.map.pageblock_order) + 1,
-            spare: zone.map.cpus > 1 && zone.policy.is_sparing(wanted.mobility, pressure),
             met: false,
-            passing,
             seen: 0,
             surcharge: [0; ORDERS],
             cost: [NO_CANDIDATE; ORDERS],
@@ -87,7 +239,7 @@ impl BlockSearch {
     /// The orders at which there may be a block.
     #[inline(always)]
     const fn orders(&self) -> Range<usize> {
-        self.wanted.order.index()..self.orders_end
+        self.row.wanted.order.index()..self.orders_end
     }
 
     /// Forgets the pageblocks that it saw, and passes none by.
@@ -106,7 +258,7 @@ impl BlockSearch {
     fn look(&mut self, index: &BlockIndex<'_>, order: usize, from: usize) {
         self.seen |= 1 << order;
         let row = (self.list, order);
-        let found = index.first(row, from, self.end, &mut self.passing);
+        let found = index.first(row, from, self.row.end, &mut self.row.passing);
         self.cost[order % ORDERS] = match found {
             Some(found) => {
                 self.best[order % ORDERS] = Candidate {

@@ -206,7 +206,8 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
     ) -> Option<(usize, u64)> {
         let is_cached = order.index() < CACHED_ORDERS;
         let is_large = order > self.zone.pageblock_order();
-        if is_cached || is_large || frames == order.frames() {
+        let is_whole = order == self.zone.pageblock_order() && frames == order.frames();
+        if is_cached || is_large || is_whole {
             let cached = is_cached.then(|| self.words.pop(self.zone, mobility, order));
             let block = cached.flatten().or_else(|| self.fetch(order, mobility));
             return block.map(|offset| (offset, order.frames()));

@@ -56,7 +56,10 @@ record! {
         /// The caches that may hold a block or have a stock behind them, by [`cache_bit`]: all that have a limit, and those
         /// that got a stock or a word of one since the limits were set. Its owner writes this word then, where it changes.
         may_hold: AtomicU64,
-        _unused: [AtomicU64; 2],
+        /// What the CPU's last look at the index came to, as a note (`candidates`), and the insertions into
+        /// the index up to then. Its owner writes these words at a search.
+        noted: AtomicU64,
+        noted_at: AtomicU64,
 
         // Only the owner writes the rest.
         /// By cache: the place of the entry for its next block, and above [`PLACES`] how many blocks it has handed out
@@ -207,6 +210,20 @@ impl<'m> SeatWords<'m> {
         self.record.entries[place as usize].load(Relaxed) as usize
     }
 
+    /// Takes the youngest block out of a cache, if it has one, and does not count it.
+    #[inline(always)]
+    pub(super) fn take_youngest(self, cache: usize) -> Option<usize> {
+        let head = self.head(cache);
+        let now = head.load(Relaxed);
+        let place = now & PLACES;
+        if place == STARTS[cache & (NUMBERS - 1)] {
+            return None;
+        }
+        head.store(now - 1, Relaxed);
+        let place = (place - 1) & PLACES;
+        Some(self.record.entries[place as usize].load(Relaxed) as usize)
+    }
+
     /// Takes the youngest block out of a cache that has one, and counts it.
     #[inline(always)]
     pub(super) fn hand_out_youngest(self, cache: usize) {
@@ -316,8 +333,10 @@ impl<'m> SeatWords<'m> {
     /// already. The CPU will hand the lowest out first.
     pub(super) fn fill_cache(self, mobility: Mobility, order: Order, offset: usize, count: usize) {
         let entries = &self.entries(mobility, order.index())[..count];
-        for (nth, entry) in entries.iter().rev().enumerate() {
-            entry.store((offset + (nth << order.get())) as u32, Relaxed);
+        let mut at = offset as u32 + ((count as u32) << order.get());
+        for entry in entries {
+            at = at.wrapping_sub(1 << order.get());
+            entry.store(at, Relaxed);
         }
         self.set_cached(mobility, order.index(), count);
         self.note_may_hold(mobility, order.index());
@@ -360,6 +379,29 @@ impl<'m> SeatWords<'m> {
             let barren = NO_ORDER - u64::from(order.get());
             self.record.barren.store(barren, Relaxed);
         }
+    }
+
+    /// The note of the CPU's last look at the index, if no pageblock has come into a row since, or else 0: `insertions` are
+    /// those up to now.
+    #[inline(always)]
+    pub(super) fn noted(self, insertions: u64) -> u64 {
+        match self.is_noted_at(insertions) {
+            true => self.record.noted.load(Relaxed),
+            false => 0,
+        }
+    }
+
+    /// Whether the CPU noted anything after these insertions.
+    #[inline(always)]
+    pub(super) fn is_noted_at(self, insertions: u64) -> bool {
+        self.record.noted_at.load(Relaxed) == insertions
+    }
+
+    /// Notes what a look came to, which has seen all of these `insertions`.
+    #[inline(always)]
+    pub(super) fn note(self, note: u64, insertions: u64) {
+        self.record.noted.store(note, Relaxed);
+        self.record.noted_at.store(insertions, Relaxed);
     }
 
     /// The cache's entries, oldest block first. Only the first [`cached`](Self::cached) hold blocks.

@@ -4,9 +4,9 @@ use super::super::counters::Counters;
 use super::super::pageblock::{HeldBlock, Meta, Passing};
 use super::super::wanted::WantedBlock;
 use super::super::zone::Zone;
-use super::candidates::{BlockSearch, Candidate, ORDERS};
+use super::candidates::{BlockSearch, Candidate, ORDERS, RowSearch, SearchNote};
 use super::record::{CACHED_ORDERS, SeatWords};
-use crate::policy::{Class, Label, SHARE_SETTLED, ZoneFacts};
+use crate::policy::{Class, Label, Pressure, SHARE_SETTLED, ZoneFacts};
 use crate::slots::WORD_ORDER;
 use crate::units::{Mobility, Order};
 
@@ -61,6 +61,16 @@ enum RowOutcome {
     Busy,
 }
 
+/// The result of trying one pageblock of a row.
+enum BlockOutcome {
+    /// It is the row's result.
+    Row(RowOutcome),
+    /// Another CPU holds it.
+    Locked,
+    /// Another CPU works in it, or it is not what it seemed.
+    Other,
+}
+
 impl<'m, P> Zone<'m, P> {
     /// Takes one block. Returns its offset, if there is one. Never waits.
     pub(super) fn take_one(&self, seat: SeatWords<'m>, wanted: WantedBlock) -> Option<usize> {
@@ -93,12 +103,48 @@ impl<'m, P> Zone<'m, P> {
         wanted: WantedBlock,
         batch: &mut BlockBatch<'_>,
     ) {
-        let mut search = BlockSearch::new(self, wanted, Passing::SEATED);
-        let mut ends_at_words = false;
+        let own = seat.counters().inserted.read();
+        let (facts, insertions) = self.facts_and_insertions();
+        let asked = (wanted, self.policy.pressure(&facts));
+        // Without its own, of which its looks at the index know.
+        let of_others = insertions.wrapping_sub(own);
+        let note = SearchNote::of(seat, insertions);
+        let is_noted = seat.is_noted_at(insertions);
+        if !note.is_cheapest_for(asked) {
+            return self.take_searched(seat, asked, (of_others, is_noted), batch);
+        }
+        let Some((order, candidate)) = note.cheapest_now(self, asked) else {
+            return self.take_searched(seat, asked, (of_others, is_noted), batch);
+        };
+        let row = RowSearch::new(self, asked, Passing::SEATED);
+        match self.take_from_row(seat, row, (order, candidate), batch) {
+            RowOutcome::Own(id, _) if batch.is_full() => {
+                let own = seat.counters().inserted.read();
+                note.after(id).keep(seat, of_others.wrapping_add(own));
+            }
+            RowOutcome::Own(..) | RowOutcome::Busy => {
+                self.take_searched(seat, asked, (of_others, is_noted), batch);
+            }
+            RowOutcome::Fallback => {}
+        }
+    }
+
+    /// The same by a search of all candidates, of which some blocks may have been taken already.
+    #[inline(never)]
+    fn take_searched(
+        &self,
+        seat: SeatWords<'m>,
+        asked: (WantedBlock, Pressure),
+        (insertions_of_others, is_noted): (u64, bool),
+        batch: &mut BlockBatch<'_>,
+    ) {
+        let mut search = BlockSearch::new(self, asked, Passing::SEATED);
+        // A stock begins with a whole word, not in the middle of one, where each batch after it would begin too.
+        let mut ends_at_words = batch.taken > 0 && batch.words_max > 0;
         loop {
             let Some(order) = search.cheapest(&self.index) else {
-                if batch.taken == 0 && search.spare {
-                    search.spare = false;
+                if batch.taken == 0 && search.row.spare {
+                    search.row.spare = false;
                     search.look_again(&self.index);
                     continue;
                 }
@@ -107,24 +153,50 @@ impl<'m, P> Zone<'m, P> {
             if ends_at_words && search.may_prefer_words(&self.index, order) {
                 return;
             }
-            match self.take_from_row(seat, order, &search, batch) {
+            let candidate = search.best[order % ORDERS];
+            match self.take_from_row(seat, search.row, (order, candidate), batch) {
                 RowOutcome::Own(id, now) => {
                     if batch.is_full() {
+                        if !search.met {
+                            // Where each request comes after a free, a note would never be read.
+                            let is_worth_it =
+                                is_noted && self.is_worth_a_note(&search, (order, candidate), now);
+                            let note = if is_worth_it {
+                                SearchNote::cheapest(asked, (order, candidate.rank), id)
+                            } else {
+                                SearchNote::NOTHING
+                            };
+                            let own = seat.counters().inserted.read();
+                            note.keep(seat, insertions_of_others.wrapping_add(own));
+                        }
                         return;
                     }
                     search.look_after(self, id, now);
-                    // A stock begins with a whole word, not in the middle of one, where each batch
-                    // after it would begin too.
                     ends_at_words = batch.words_max > 0;
                 }
                 RowOutcome::Fallback => return,
                 RowOutcome::Busy => {
                     search.met = true;
-                    let rank = usize::from(search.best[order % ORDERS].rank);
+                    let rank = usize::from(candidate.rank);
                     search.look_from(&self.index, order, rank + 1);
                 }
             }
         }
+    }
+
+    /// Whether a request like the one that has just taken a candidate of `order` may be served without a search: from what it
+    /// left of the block, in the pageblock that is like `now`, or from the same row.
+    #[inline(always)]
+    fn is_worth_a_note(
+        &self,
+        search: &BlockSearch,
+        (order, candidate): (usize, Candidate),
+        now: Meta,
+    ) -> bool {
+        let RowSearch { wanted, end, .. } = search.row;
+        let smaller = u32::from(now.orders()) & ((1 << order) - 1);
+        let row = self.row(order, candidate.class);
+        smaller >> wanted.order.get() != 0 || self.index.find_at_end(row, end).is_some()
     }
 
     /// Whether a request of `mobility` for a block of `order` would now be served from a pageblock
@@ -147,7 +219,8 @@ impl<'m, P> Zone<'m, P> {
         }
         let wanted = WantedBlock { order, mobility };
         // From outside the seats: writes nothing (I3).
-        let mut search = BlockSearch::new(self, wanted, Passing::OUTSIDE);
+        let pressure = self.policy.pressure(&self.zone_facts());
+        let mut search = BlockSearch::new(self, (wanted, pressure), Passing::OUTSIDE);
         let Some(found) = search.cheapest(&self.index) else {
             return Spread::Stays;
         };
@@ -169,108 +242,163 @@ impl<'m, P> Zone<'m, P> {
         }
     }
 
+    /// How often a pageblock came into rows of the index, or a look may have missed one, by the counters of all seats. It only
+    /// grows, and is read before all that the CPU reads after it. So if it is now as it was before a look at the index, then
+    /// no pageblock has come into a row since.
+    #[inline]
+    pub(super) fn insertions(&self) -> u64 {
+        let seats = self.all_seats();
+        seats.fold(self.index.missed(), |sum, seat| {
+            sum.wrapping_add(seat.counters().inserted.read_first())
+        })
+    }
+
     /// The facts of the zone, by the counters of all seats; inexact while other CPUs work.
     pub(in super::super) fn zone_facts(&self) -> ZoneFacts {
-        let mut sums = [0u64; 4];
+        self.facts_and_insertions().0
+    }
+
+    /// The same, and the [insertions](Self::insertions).
+    #[inline(always)]
+    fn facts_and_insertions(&self) -> (ZoneFacts, u64) {
+        let (mut net, mut large, mut order_2, mut lent) = (0u64, 0u64, 0u64, 0u64);
+        let mut insertions = self.index.missed();
         for seat in self.all_seats() {
             let of = seat.counters();
-            let counters = [&of.net, &of.large, &of.order_2, &of.lent];
-            for (sum, counter) in sums.iter_mut().zip(counters) {
-                *sum = sum.wrapping_add(counter.read());
-            }
+            insertions = insertions.wrapping_add(of.inserted.read_first());
+            net = net.wrapping_add(of.net.read());
+            large = large.wrapping_add(of.large.read());
+            order_2 = order_2.wrapping_add(of.order_2.read());
+            lent = lent.wrapping_add(of.lent.read());
         }
         // A sum is below zero for a moment when one seat's counter is behind another's.
-        let [net, free_large, blocks_of_order_2, free_lent] =
-            sums.map(|sum| if (sum as i64) < 0 { 0 } else { sum });
+        let not_below_zero = |sum: u64| if (sum as i64) < 0 { 0 } else { sum };
         let frames = self.present_frames();
-        ZoneFacts {
+        let facts = ZoneFacts {
             frames,
-            free: frames.saturating_sub(net),
-            free_large,
-            blocks_of_order_2,
-            free_lent,
-        }
+            free: frames.saturating_sub(not_below_zero(net)),
+            free_large: not_below_zero(large),
+            blocks_of_order_2: not_below_zero(order_2),
+            free_lent: not_below_zero(lent),
+        };
+        (facts, insertions)
     }
 
     /// Takes from the row of the candidate of order `found`.
-    #[inline(never)]
+    #[inline(always)]
     fn take_from_row(
         &self,
         seat: SeatWords<'m>,
-        found: usize,
-        search: &BlockSearch,
+        search: RowSearch,
+        (found, candidate): (usize, Candidate),
         batch: &mut BlockBatch<'_>,
     ) -> RowOutcome {
-        let BlockSearch { wanted, end, .. } = *search;
-        let Candidate { class, id, .. } = search.best[found % ORDERS];
-        let row = self.row(found, class);
+        let is_whole = found == usize::from(self.map.pageblock_order);
+        if is_whole && seat.away().is_some() {
+            return self.take_from_others(seat, search, (found, candidate), batch, None);
+        }
+        match self.take_from_block(seat, search, (found, candidate), batch) {
+            BlockOutcome::Row(outcome) => outcome,
+            tried => self.take_from_others(seat, search, (found, candidate), batch, Some(tried)),
+        }
+    }
+
+    /// The same where the CPU went away, or where it `tried` the row's nearest pageblock, which was of no use.
+    #[cold]
+    #[inline(never)]
+    fn take_from_others(
+        &self,
+        seat: SeatWords<'m>,
+        search: RowSearch,
+        (found, candidate): (usize, Candidate),
+        batch: &mut BlockBatch<'_>,
+        tried: Option<BlockOutcome>,
+    ) -> RowOutcome {
+        let RowSearch { end, .. } = search;
+        let row = self.row(found, candidate.class);
         let is_whole = found == usize::from(self.map.pageblock_order);
         let tidy = search.passing.is_tidy();
-        let find = |at| self.index.find(row, end, at, tidy);
-        let found = found as u8;
-        let mut next = match is_whole && seat.away().is_some() {
-            true => find(self.begin_away(seat, row, end)),
-            false => Some(id as usize),
+        let nearest = candidate.id as usize;
+        let mut at = match tried {
+            None => self.begin_away(seat, row, end),
+            Some(BlockOutcome::Locked) if is_whole => self.go_away(seat, row, end, nearest),
+            Some(_) => Some(nearest),
         };
-        let mut at = None;
-        for tries in 0..TRIES {
-            if tries > 0 {
-                next = find(at);
-            }
-            let Some(id) = next else {
+        for _ in usize::from(tried.is_some())..TRIES {
+            let Some(id) = self.index.find(row, end, at, tidy) else {
                 return RowOutcome::Busy;
             };
-            at = next;
-            if search.spare && self.worker_of(id).is_some_and(|cpu| cpu != seat.number) {
-                continue;
-            }
-            let Some(mut held) = self.try_lock(seat.counters(), id) else {
-                if is_whole {
-                    at = self.go_away(seat, row, end, id);
-                }
-                continue;
+            at = Some(id);
+            let other = Candidate {
+                id: id as u32,
+                ..candidate
             };
-            let meta = held.meta();
-            if meta.class() != class || meta.orders() >> found & 1 == 0 || meta.is_isolated() {
-                held.unlock();
-                continue;
+            match self.take_from_block(seat, search, (found, other), batch) {
+                BlockOutcome::Row(outcome) => return outcome,
+                BlockOutcome::Locked if is_whole => at = self.go_away(seat, row, end, id),
+                BlockOutcome::Locked | BlockOutcome::Other => {}
             }
-            let label = meta.label();
-            let is_own = label == Label::Of(wanted.mobility) || label == Label::Contiguous;
-            if !is_own && batch.taken > 0 {
-                // More would need a fallback: the batch ends here.
-                held.unlock();
-                return RowOutcome::Fallback;
-            }
-            let becomes = if is_own {
-                label
-            } else {
-                self.fall_back(seat.counters(), &held, wanted, found)
-            };
-            if is_own && batch.words_max > 0 && batch.taken == 0 && found >= WORD_ORDER {
-                let (slot, words) = held.take_words(found, batch.words_max, wanted.mobility);
-                batch.words = Some((id << self.map.pageblock_order | slot, words));
-            } else if let Some(frames) = batch.frames {
-                if let Some(slot) = held.take_first(found, frames, wanted.mobility) {
-                    batch.blocks[0] = (id << self.map.pageblock_order | slot) as u32;
-                    batch.taken = 1;
-                }
-            } else {
-                let (out, taken) = (&mut *batch.blocks, batch.taken);
-                batch.taken = held.take(found, wanted.order, wanted.mobility, out, taken);
-            }
-            let now = held.unlock_as(becomes, false);
-            let is_small = wanted.order.index() < CACHED_ORDERS;
-            if self.map.cpus > 1 && is_small && wanted.mobility.is_movable() {
-                self.work_in(seat, id);
-            }
-            return if is_own {
-                RowOutcome::Own(id, now)
-            } else {
-                RowOutcome::Fallback
-            };
         }
         RowOutcome::Busy
+    }
+
+    /// Takes from one pageblock of the row.
+    #[inline(never)]
+    fn take_from_block(
+        &self,
+        seat: SeatWords<'m>,
+        search: RowSearch,
+        (found, candidate): (usize, Candidate),
+        batch: &mut BlockBatch<'_>,
+    ) -> BlockOutcome {
+        let wanted = search.wanted;
+        let Candidate { class, id, .. } = candidate;
+        let (found, id) = (found as u8, id as usize);
+        if search.spare && self.worker_of(id).is_some_and(|cpu| cpu != seat.number) {
+            return BlockOutcome::Other;
+        }
+        let Some(mut held) = self.try_lock(seat.counters(), id) else {
+            return BlockOutcome::Locked;
+        };
+        let meta = held.meta();
+        if meta.class() != class || meta.orders() >> found & 1 == 0 || meta.is_isolated() {
+            held.unlock();
+            return BlockOutcome::Other;
+        }
+        let label = meta.label();
+        let is_own = label == Label::Of(wanted.mobility) || label == Label::Contiguous;
+        if !is_own && batch.taken > 0 {
+            // More would need a fallback: the batch ends here.
+            held.unlock();
+            return BlockOutcome::Row(RowOutcome::Fallback);
+        }
+        let becomes = if is_own {
+            label
+        } else {
+            self.fall_back(seat.counters(), &held, wanted, found)
+        };
+        if is_own && batch.words_max > 0 && batch.taken == 0 && found >= WORD_ORDER {
+            let (slot, words) = held.take_words(found, batch.words_max, wanted.mobility);
+            batch.words = Some((id << self.map.pageblock_order | slot, words));
+        } else if let Some(frames) = batch.frames {
+            if let Some(slot) = held.take_first(found, frames, wanted.mobility) {
+                batch.blocks[0] = (id << self.map.pageblock_order | slot) as u32;
+                batch.taken = 1;
+            }
+        } else {
+            let (out, taken) = (&mut *batch.blocks, batch.taken);
+            batch.taken = held.take(found, wanted.order, wanted.mobility, out, taken);
+        }
+        let now = held.unlock_as(becomes, false);
+        let is_small = wanted.order.index() < CACHED_ORDERS;
+        if self.map.cpus > 1 && is_small && wanted.mobility.is_movable() {
+            self.work_in(seat, id);
+        }
+        BlockOutcome::Row(if is_own {
+            RowOutcome::Own(id, now)
+        } else {
+            RowOutcome::Fallback
+        })
     }
 
     /// Decides the label of a pageblock that a request falls back to, and counts the fallback.

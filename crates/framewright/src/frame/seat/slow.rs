@@ -289,7 +289,9 @@ impl<'m, P: FramePlatform> Seat<'_, 'm, P> {
         let words = self.words;
         let looks = words.counters().looks.read();
         words.counters().looks.add(1);
-        let is_due = looks.is_multiple_of(u64::from(self.zone.map.cpus / 4).max(1));
+        let cpus = self.zone.map.cpus;
+        // Without a division for few CPUs.
+        let is_due = cpus < 8 || looks.is_multiple_of(u64::from(cpus / 4));
         if !is_due && words.limit(mobility, order.index()) > 0 {
             return;
         }

@@ -15,6 +15,7 @@ use super::super::pageblock::Tag;
 use super::super::wanted::WantedBlock;
 use super::super::zone::Zone;
 use super::Seat;
+use super::candidates::SearchNote;
 use super::record::{CACHE_MAX, CACHED_ORDERS, SeatWords};
 use super::search::BlockBatch;
 use crate::platform::FramePlatform;
@@ -61,19 +62,23 @@ impl<P: FramePlatform> Seat<'_, '_, P> {
     pub(super) fn fetch_first(&self, wanted: WantedBlock, frames: u64) -> Option<usize> {
         let WantedBlock { order, mobility } = wanted;
         let (zone, words) = (self.zone, self.words);
-        let mut out = [0];
-        let mut batch = BlockBatch::first(frames as usize, &mut out);
         let may_be_stocked = frames == order.frames() && words_for(order).is_some();
-        if may_be_stocked && let Some(offset) = words.take_stocked(zone, order, mobility) {
-            return Some(offset);
-        }
         if may_be_stocked {
+            if words.stock(mobility).is_some()
+                && let Some(offset) = words.take_stocked(zone, order, mobility)
+            {
+                return Some(offset);
+            }
             // A stock is part of what the cache of order 0 may hold.
             self.look_at_limits(Order::ZERO, mobility);
-            batch.words_max = words.stock_for(order, mobility);
         }
         if self.is_barren(wanted) {
             return None;
+        }
+        let mut out = [0];
+        let mut batch = BlockBatch::first(frames as usize, &mut out);
+        if may_be_stocked {
+            batch.words_max = words.stock_for(order, mobility);
         }
         self.search(wanted, &mut batch);
         if let Some(stock) = batch.words {
@@ -95,19 +100,33 @@ impl<P: FramePlatform> Seat<'_, '_, P> {
     }
 
     /// Whether the seat's last search for such a block, of a pageblock's order at most, found none, and the index still has
-    /// none. Writes nothing. It reads the counters of all CPUs, and a few rows of the index.
+    /// none. It reads the counters of all CPUs, and a few rows of the index, or only the counters, if an earlier look has seen
+    /// that and no pageblock has come into a row since. The seat is busy, or all CPUs are stopped.
     ///
     /// A search looks at every order from its own on, so from there on the zone was *barren*. What the index says is an answer
-    /// by itself: the note says only that the question is worth asking. What caches have above their limits may be all there
+    /// by itself: that a search found nothing says only that the question is worth asking. What caches have above their limits may be all there
     /// is, so the caller has looked at those before, or has drained its caches.
     #[inline]
     pub(in super::super) fn is_barren(&self, wanted: WantedBlock) -> bool {
-        let zone = self.zone;
         self.words.was_barren(wanted.order) && {
-            let pressure = zone.policy.pressure(&zone.zone_facts());
-            let list = zone.policy.list(wanted.mobility, pressure);
-            !zone.index.may_have(list, wanted.order.index())
+            let insertions = self.zone.insertions();
+            let note = SearchNote::of(self.words, insertions);
+            note.has_none(wanted) || self.has_none(wanted, insertions)
         }
+    }
+
+    /// Whether the index has no such block, and the note of that, if so. The `insertions` are those up to now.
+    #[inline(never)]
+    fn has_none(&self, wanted: WantedBlock, insertions: u64) -> bool {
+        let zone = self.zone;
+        let pressure = zone.policy.pressure(&zone.zone_facts());
+        let list = zone.policy.list(wanted.mobility, pressure);
+        let has_none = !zone.index.may_have(list, wanted.order.index());
+        if has_none {
+            // What a search says would not do: it passes by pageblocks that other CPUs hold.
+            SearchNote::none(wanted).keep(self.words, insertions);
+        }
+        has_none
     }
 }
 
@@ -130,6 +149,7 @@ impl<'m> SeatWords<'m> {
 
     /// How many words a stock that begins with a request of `order` may have; 0 if it could not serve that, or if the
     /// seat has a stock of that mobility.
+    #[inline(always)]
     pub(super) fn stock_for(self, order: Order, mobility: Mobility) -> usize {
         let may_have = self.stock_limit();
         let serves = words_for(order).is_some_and(|needed| needed <= may_have);

@@ -10,7 +10,7 @@ use super::{Seat, ZoneLayout};
 use crate::policy::{Config, End, Fallback};
 use crate::raw::Carver;
 use crate::sync::models::explore;
-use crate::sync::{AtomicU32, Ordering::Relaxed};
+use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::units::{CpuId, Frame, Mobility, Order, Run};
 use loom::thread;
 use std::boxed::Box;
@@ -194,7 +194,8 @@ fn f5_a_whole_pageblock_that_two_see_free_is_handed_out_once() {
 fn index() -> BlockIndex<'static> {
     let shape = IndexShape::new(1, 2, 128);
     let words = Carver::of(vec![0; shape.words()].leak());
-    BlockIndex::new(shape, words, false, |list, _, class| {
+    let again = Box::leak(Box::new(AtomicU64::new(0)));
+    BlockIndex::new(shape, words, (again, false), |list, _, class| {
         (list < 2).then_some(class as i32)
     })
 }
@@ -236,6 +237,22 @@ fn what_is_inserted_is_there_for_one_list_while_a_search_through_another_tidies_
         assert!(index.may_have(1, 0), "F8");
         other.join().unwrap();
         assert!(index.may_have(0, 0) && index.may_have(1, 0));
+    });
+}
+
+#[test]
+fn a_look_that_a_search_made_miss_a_pageblock_is_told_so_afterwards() {
+    explore(None, || {
+        let index = index();
+        index.insert(ROW, 3);
+        index.remove(ROW, 3);
+        assert_eq!(index.find(ROW, End::Lowest, None, true), None);
+        let other = thread::spawn(move || index.lower_flag(0, ROW));
+        index.insert(ROW, 5);
+        let before = index.missed();
+        let is_missed = !index.may_have(0, 0);
+        other.join().unwrap();
+        assert!(!is_missed || index.missed() != before, "F8");
     });
 }
 

@@ -46,7 +46,7 @@ const KINDS: usize = 2 * (Order::MAX.index() + 1);
 
 record! {
     /// The zone's own words, in whole cache lines. A CPU writes them only with all CPUs stopped, but
-    /// for the stop lock with its account, and the corruptions.
+    /// for the stop lock with its account, the corruptions, and what the index counts.
     #[derive(Debug)]
     #[repr(C, align(64))]
     pub(super) struct ZoneRecord {
@@ -63,6 +63,8 @@ record! {
         stop_account: [AtomicU64; ACCOUNT_WORDS],
         /// How often blocks became available other than by a free: memory added, labels and isolation changed.
         changes: AtomicU64,
+        /// The index counts here. A CPU writes this in a race of two, from its busy seat.
+        again: AtomicU64,
         /// What stops of all CPUs found, by [`kind`].
         last_standstill: AtomicU64,
         in_vain: [StoppedInVain; KINDS],
@@ -142,7 +144,7 @@ impl<'m, P: FramePlatform> Zone<'m, P> {
         config.check()?;
         let carver = Carver::new(memory, map.words)?;
         let mut carver = carver.in_zeroed(is_zeroed).at_a_line();
-        let words = carver.record();
+        let words: &'m ZoneRecord = carver.record();
         let seats = carver.records(usize::from(map.cpus) + 1);
         let descriptors = carver.records(map.blocks);
         let [parts @ .., of_index, of_tags] = map.parts();
@@ -150,10 +152,15 @@ impl<'m, P: FramePlatform> Zone<'m, P> {
         let of_index = carver.part(of_index);
         let tags = carver.halves(of_tags);
         let policy = Policy::new(config.fallback, layout.pageblock_order);
-        let index = BlockIndex::new(map.index, of_index, P::ALONE, |list, order, class| {
-            let class = policy.classes().class(class as u16, policy.is_labelled())?;
-            policy.cost(list, Order::new(order as u8)?, class)
-        });
+        let index = BlockIndex::new(
+            map.index,
+            of_index,
+            (&words.again, P::ALONE),
+            |list, order, class| {
+                let class = policy.classes().class(class as u16, policy.is_labelled())?;
+                policy.cost(list, Order::new(order as u8)?, class)
+            },
+        );
         let zone = Self {
             map,
             policy,

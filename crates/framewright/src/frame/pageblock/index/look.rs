@@ -255,7 +255,7 @@ impl BlockIndex<'_> {
 
     /// The pageblock of `row` nearest to `end`, if the first look finds it, as it nearly always does.
     #[inline(always)]
-    pub(in super::super) fn find_at_end(&self, row: usize, end: End) -> Option<usize> {
+    pub(in super::super::super) fn find_at_end(&self, row: usize, end: End) -> Option<usize> {
         let nearest = match end {
             End::Lowest => 0,
             End::Highest => self.shape.summary - 1,

@@ -65,6 +65,23 @@ fn a_request_where_a_search_found_nothing_sees_memory_that_is_added() {
 }
 
 #[test]
+fn a_request_where_a_look_found_nothing_sees_a_pageblock_that_comes_back_whole() {
+    let layout = ZoneLayout::new(Frame(0), 512 * 4).with_cpus(2);
+    let mut memory = memory(&layout);
+    let zone = full_zone(&layout, &caching(0), &mut memory);
+    let [mut seat, mut other] = [0, 1].map(|cpu| zone.seat(CpuId(cpu)).unwrap());
+    let whole = seat.try_alloc(order(9), Movable).unwrap();
+    while seat.try_alloc(order(6), Movable).is_some() {}
+    for _ in 0..2 {
+        assert!(is_barren(&seat, 6, Movable), "looked at, and noted");
+    }
+    other.free(whole, order(9)).unwrap();
+    assert!(!is_barren(&seat, 6, Movable));
+    assert!(seat.try_alloc(order(6), Movable).is_some());
+    zone.verify().unwrap();
+}
+
+#[test]
 fn pageblocks_that_serve_other_requests_only_make_no_search() {
     let layout = ZoneLayout::new(Frame(0), 512 * 4).with_cpus(1);
     let mut memory = memory(&layout);
