@@ -266,26 +266,33 @@ mod tests {
 
     #[test]
     fn all_lists_of_one_mobility_have_the_same_classes() {
-        for (fallback, mobility) in [
-            (Fallback::Concentrated, Movable),
-            (Fallback::Concentrated, Unmovable),
-            (Fallback::LargestFirst, Movable),
-            (Fallback::SmallestWhenCostly, Reclaimable),
-        ] {
+        let of_number = |bits: u8| Pressure {
+            scarce: bits & 1 != 0,
+            order_2_scarce: bits & 2 != 0,
+            plenty: bits & 4 != 0,
+            lent: bits & 8 != 0,
+        };
+        for (fallback, mobility) in Fallback::ALL
+            .into_iter()
+            .flat_map(|fallback| Mobility::ALL.map(|of| (fallback, of)))
+        {
             let policy = policy(fallback);
-            let lists = [false, true].map(|lent| {
-                let pressure = Pressure {
-                    lent,
-                    ..Pressure::default()
-                };
-                policy.list(mobility, pressure)
-            });
-            for number in 0..policy.classes().count() as u16 {
-                let Some(class) = policy.classes().class(number, policy.is_labelled()) else {
-                    continue;
-                };
-                let are_in = lists.map(|list| policy.cost(list, order(3), class).is_some());
-                assert_eq!(are_in[0], are_in[1], "{fallback:?}: {class:?}");
+            let classes: std::vec::Vec<Class> = (0..policy.classes().count() as u16)
+                .filter_map(|number| policy.classes().class(number, policy.is_labelled()))
+                .collect();
+            let first = policy.list(mobility, Pressure::default());
+            for bits in 0..16 {
+                let list = policy.list(mobility, of_number(bits));
+                for found in (0..=9).map(order) {
+                    for &class in &classes {
+                        let are_in =
+                            [first, list].map(|list| policy.cost(list, found, class).is_some());
+                        assert_eq!(
+                            are_in[0], are_in[1],
+                            "{fallback:?}, {mobility:?}, {found:?}: {class:?}"
+                        );
+                    }
+                }
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{
     AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
+    Ordering::{Relaxed, Release},
 };
 use core::fmt;
 
@@ -29,18 +29,11 @@ impl CounterWord {
         self.0.load(Relaxed)
     }
 
-    /// Counts what the CPU has just done: a CPU that [reads this first](Self::read_first) sees that, too.
+    /// Counts what the CPU has just done: a CPU that reads this, and then has a fence that acquires, sees that, too.
     #[inline(always)]
     #[cfg_attr(lines, track_caller)]
     pub(crate) fn add_after(&self, by: u64) {
         self.0.store(self.read().wrapping_add(by), Release);
-    }
-
-    /// The counter, read before all that the CPU reads after it.
-    #[inline(always)]
-    #[cfg_attr(lines, track_caller)]
-    pub(crate) fn read_first(&self) -> u64 {
-        self.0.load(Acquire)
     }
 }
 

@@ -45,7 +45,7 @@ impl<P> HeldBlock<'_, '_, P> {
     }
 
     /// Writes `bits` to a word: of the maximal runs of order `found` that it had, the first `runs` are taken, but for the
-    /// last `left` slots of the last of them. Whether it `has_more` of them remains to be said.
+    /// last `left` slots of the last of them. `has_more`: whether the word keeps any.
     ///
     /// The first slots of a run are taken, so what is left of it are runs of different orders, the binary digits of its
     /// length, and each is maximal, because slots of its other half are taken.

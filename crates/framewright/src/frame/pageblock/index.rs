@@ -36,6 +36,17 @@
 //! A CPU that cleared ranked bits did so before, and the setter, which skips ranked bits that are
 //! set, has found them clear. A CPU that clears one after that sees the summary's bit, which is
 //! older than `some`.
+//!
+//! Two kinds of looks need to know what may have escaped them. Of both, a CPU reads the counters first (Acquire), looks, and
+//! keeps what it saw; it reads them again, later, to learn whether that holds.
+//!
+//! - A look for the cheapest row may miss a pageblock while a search has cleared a bit above it. The search sets the bit
+//!   again, and then counts that in `again` (Release). A CPU that sees the count sees the bit.
+//! - A look that finds nothing fails requests, later ones, too, and none of them may fail once the bit is set. So a search
+//!   counts in `begun` before it clears a bit. A look that sees it cleared sees the count, because the clearing releases it
+//!   and the look acquires it. When the search has set the bit again, or has seen that there is nothing, it counts in
+//!   `ended` (Release). What a look found does not hold if `begun` was not `ended` before it, or has changed since. If all
+//!   had ended and none has begun, then every pageblock that was in a row had all bits above it.
 
 mod look;
 
@@ -109,17 +120,20 @@ pub(in super::super) struct BlockIndex<'m> {
     ranking: Ranking<'m>,
     /// How often a search cleared a bit above a pageblock and set it again. In between, looks may have missed the pageblock.
     again: &'m AtomicU64,
+    /// How often a search has begun to clear a bit, and how often one is done with that.
+    begun: &'m AtomicU64,
+    ended: &'m AtomicU64,
     /// The platform's `ALONE`.
     alone: bool,
 }
 
 impl<'m> BlockIndex<'m> {
     /// The index in `words`, ranked by `cost(list, order, class)`; where that is
-    /// `None`, the list leaves out the row. It counts in `again`.
+    /// `None`, the list leaves out the row. It counts in `again`, `begun` and `ended`.
     pub(in super::super) fn new(
         shape: IndexShape,
         mut words: Carver<'m>,
-        (again, alone): (&'m AtomicU64, bool),
+        ([again, begun, ended], alone): ([&'m AtomicU64; 3], bool),
         cost: impl Fn(usize, usize, usize) -> Option<i32>,
     ) -> Self {
         let parts = shape.parts().map(|len| words.words(len));
@@ -134,6 +148,8 @@ impl<'m> BlockIndex<'m> {
             ranked,
             ranking,
             again,
+            begun,
+            ended,
             alone,
         }
     }
@@ -153,6 +169,32 @@ impl<'m> BlockIndex<'m> {
     #[inline(always)]
     pub(in super::super) fn missed(&self) -> u64 {
         self.again.load(Acquire)
+    }
+
+    /// How often a search has begun to tidy up, and whether one is still at it: read before all that the CPU reads after it.
+    #[inline(always)]
+    pub(in super::super) fn tidied(&self) -> (u64, bool) {
+        let ended = self.ended.load(Acquire);
+        let begun = self.begun.load(Acquire);
+        (begun, begun != ended)
+    }
+
+    /// How often a search has begun to tidy up.
+    #[inline(always)]
+    pub(in super::super) fn begun(&self) -> u64 {
+        self.begun.load(Relaxed)
+    }
+
+    /// Counts a search as at it while it clears a bit, and sets that again if need be.
+    #[inline(always)]
+    fn tidy(&self, clear: impl FnOnce()) {
+        if self.alone {
+            // No look comes in between.
+            return clear();
+        }
+        self.begun.fetch_add(1, Relaxed);
+        clear();
+        self.ended.fetch_add(1, Release);
     }
 
     /// The rank of `row` in `list`, if the list does not leave it out.
@@ -238,12 +280,14 @@ impl<'m> BlockIndex<'m> {
     fn lower(&self, row: usize, leaf: usize) {
         let bit = 1 << (leaf % 64);
         let summary = &self.summaries[row * self.shape.summary + leaf / 64];
-        clear_bits(summary, bit, self.alone);
-        model_fence();
-        if self.leaf(row, leaf) != 0 {
-            self.raise(row, leaf);
-            self.again.fetch_add(1, Release);
-        }
+        self.tidy(|| {
+            clear_bits(summary, bit, self.alone);
+            model_fence();
+            if self.leaf(row, leaf) != 0 {
+                self.raise(row, leaf);
+                self.again.fetch_add(1, Release);
+            }
+        });
     }
 
     /// Clears the bit in `list` of a row that was seen to be empty, and its bit in `some`. The
@@ -255,14 +299,16 @@ impl<'m> BlockIndex<'m> {
         };
         let start = self.ranked_start(list, row / self.shape.classes);
         let ranked = &self.ranked[start + rank / 64];
-        clear_bits(ranked, 1 << (rank % 64), self.alone);
-        clear_bits(&self.some[row / 64], 1 << (row % 64), self.alone);
-        model_fence();
         let summaries = &self.summaries[row * self.shape.summary..][..self.shape.summary];
-        if summaries.iter().any(|summary| summary.load(SeqCst) != 0) {
-            self.raise_flags(row);
-            self.again.fetch_add(1, Release);
-        }
+        self.tidy(|| {
+            clear_bits(ranked, 1 << (rank % 64), self.alone);
+            clear_bits(&self.some[row / 64], 1 << (row % 64), self.alone);
+            model_fence();
+            if summaries.iter().any(|summary| summary.load(SeqCst) != 0) {
+                self.raise_flags(row);
+                self.again.fetch_add(1, Release);
+            }
+        });
     }
 
     /// All bits that a search follows.

@@ -51,6 +51,8 @@ pub(super) struct BlockSearch {
     orders_end: usize,
     /// Whether it passed by a row because other CPUs work in its pageblocks.
     pub(super) met: bool,
+    /// Whether it has tried a pageblock, and taken from another of the row.
+    pub(super) strayed: bool,
     /// The orders at which the search has looked, a bit each.
     seen: u32,
     /// By order: what it adds to each class's cost.
@@ -75,7 +77,8 @@ pub(super) struct Candidate {
 /// pageblock has come into a row of the index since: until then candidates only go.
 ///
 /// - *None* of a request: the index had no block for it, nor for a larger one of its mobility. All lists of a mobility have
-///   the same rows, so pressure makes no difference.
+///   the same rows, so pressure makes no difference. This one fails a request, so it says more: no search was tidying up
+///   during the look, and it holds only until one begins to.
 /// - The *cheapest* for a request under some pressure: the row of its candidate, and the pageblock that the CPU then took
 ///   from. No pageblock has a candidate before that row, but for this one, which has changed. So the cheapest candidate is now
 ///   one of this pageblock, or else the row's nearest. An empty row says nothing.
@@ -95,6 +98,12 @@ impl SearchNote {
     #[inline(always)]
     pub(super) fn of(seat: SeatWords<'_>, insertions: u64) -> Self {
         Self(seat.noted(insertions))
+    }
+
+    /// The seat's note, whether or not it holds.
+    #[inline(always)]
+    pub(super) fn last(seat: SeatWords<'_>) -> Self {
+        Self(seat.noted_last())
     }
 
     /// Makes it the seat's.
@@ -220,6 +229,7 @@ impl BlockSearch {
             row: RowSearch::new(zone, (wanted, pressure), passing),
             orders_end: usize::from(zone.map.pageblock_order) + 1,
             met: false,
+            strayed: false,
             seen: 0,
             surcharge: [0; ORDERS],
             cost: [NO_CANDIDATE; ORDERS],

@@ -42,7 +42,7 @@ record! {
         /// The figure from which the CPU last set the limits.
         basis: AtomicU64,
 
-        // The owner reads the second line at each entry. It changes seldom: other CPUs write these words.
+        // The owner reads the second line at each entry. Other CPUs write the claims, seldom.
         claims: ClaimWords,
         /// Whether the zone has pageblocks that serve only some requests. If so, the fast path of frees is closed. A
         /// CPU changes this word only with all CPUs stopped.
@@ -57,7 +57,7 @@ record! {
         /// that got a stock or a word of one since the limits were set. Its owner writes this word then, where it changes.
         may_hold: AtomicU64,
         /// What the CPU's last look at the index came to, as a note (`candidates`), and the insertions into
-        /// the index up to then. Its owner writes these words at a search.
+        /// the index up to then; for a note of none, the tidying up, too. Its owner writes these words at most searches.
         noted: AtomicU64,
         noted_at: AtomicU64,
 
@@ -331,9 +331,15 @@ impl<'m> SeatWords<'m> {
 
     /// Puts `count` blocks, side by side from `offset` on, into the cache of `order`, which is empty. Their tags say so
     /// already. The CPU will hand the lowest out first.
-    pub(super) fn fill_cache(self, mobility: Mobility, order: Order, offset: usize, count: usize) {
+    pub(in super::super) fn fill_cache(
+        self,
+        mobility: Mobility,
+        order: Order,
+        offset: usize,
+        count: usize,
+    ) {
         let entries = &self.entries(mobility, order.index())[..count];
-        let mut at = offset as u32 + ((count as u32) << order.get());
+        let mut at = (offset as u32).wrapping_add((count as u32) << order.get());
         for entry in entries {
             at = at.wrapping_sub(1 << order.get());
             entry.store(at, Relaxed);
@@ -381,14 +387,19 @@ impl<'m> SeatWords<'m> {
         }
     }
 
-    /// The note of the CPU's last look at the index, if no pageblock has come into a row since, or else 0: `insertions` are
-    /// those up to now.
+    /// The note of the CPU's last look at the index, if that was noted at as many `insertions`, or else 0.
     #[inline(always)]
-    pub(super) fn noted(self, insertions: u64) -> u64 {
+    pub(in super::super) fn noted(self, insertions: u64) -> u64 {
         match self.is_noted_at(insertions) {
             true => self.record.noted.load(Relaxed),
             false => 0,
         }
+    }
+
+    /// The CPU's last note, whether or not it holds.
+    #[inline(always)]
+    pub(super) fn noted_last(self) -> u64 {
+        self.record.noted.load(Relaxed)
     }
 
     /// Whether the CPU noted anything after these insertions.
@@ -399,7 +410,7 @@ impl<'m> SeatWords<'m> {
 
     /// Notes what a look came to, which has seen all of these `insertions`.
     #[inline(always)]
-    pub(super) fn note(self, note: u64, insertions: u64) {
+    pub(in super::super) fn note(self, note: u64, insertions: u64) {
         self.record.noted.store(note, Relaxed);
         self.record.noted_at.store(insertions, Relaxed);
     }

@@ -8,6 +8,7 @@ use super::candidates::{BlockSearch, Candidate, ORDERS, RowSearch, SearchNote};
 use super::record::{CACHED_ORDERS, SeatWords};
 use crate::policy::{Class, Label, Pressure, SHARE_SETTLED, ZoneFacts};
 use crate::slots::WORD_ORDER;
+use crate::sync::{Ordering::Acquire, fence};
 use crate::units::{Mobility, Order};
 
 /// How many pageblocks of one row a search tries before the next row.
@@ -55,6 +56,9 @@ impl<'o> BlockBatch<'o> {
 enum RowOutcome {
     /// Something was taken from that pageblock, which is like this now, and the label was the requester's own.
     Own(usize, Meta),
+    /// The same behind other pageblocks, which it tried first. It may have unlocked one of them, and so have published what
+    /// other CPUs left in it.
+    OwnBehindOthers(usize, Meta),
     /// It was a fallback, or would have been: the batch ends.
     Fallback,
     /// Other CPUs work in all of its pageblocks, or in all that were tried.
@@ -122,7 +126,8 @@ impl<'m, P> Zone<'m, P> {
                 let own = seat.counters().inserted.read();
                 note.after(id).keep(seat, of_others.wrapping_add(own));
             }
-            RowOutcome::Own(..) | RowOutcome::Busy => {
+            RowOutcome::OwnBehindOthers(..) if batch.is_full() => {}
+            RowOutcome::Own(..) | RowOutcome::OwnBehindOthers(..) | RowOutcome::Busy => {
                 self.take_searched(seat, asked, (of_others, is_noted), batch);
             }
             RowOutcome::Fallback => {}
@@ -155,9 +160,11 @@ impl<'m, P> Zone<'m, P> {
             }
             let candidate = search.best[order % ORDERS];
             match self.take_from_row(seat, search.row, (order, candidate), batch) {
-                RowOutcome::Own(id, now) => {
+                outcome @ (RowOutcome::Own(id, now) | RowOutcome::OwnBehindOthers(id, now)) => {
+                    search.strayed |= matches!(outcome, RowOutcome::OwnBehindOthers(..));
                     if batch.is_full() {
-                        if !search.met {
+                        // A note says that all insertions of this seat since the looks were of pageblocks taken from.
+                        if !search.met && !search.strayed {
                             // Where each request comes after a free, a note would never be read.
                             let is_worth_it =
                                 is_noted && self.is_worth_a_note(&search, (order, candidate), now);
@@ -242,35 +249,31 @@ impl<'m, P> Zone<'m, P> {
         }
     }
 
-    /// How often a pageblock came into rows of the index, or a look may have missed one, by the counters of all seats. It only
-    /// grows, and is read before all that the CPU reads after it. So if it is now as it was before a look at the index, then
-    /// no pageblock has come into a row since.
-    #[inline]
-    pub(super) fn insertions(&self) -> u64 {
-        let seats = self.all_seats();
-        seats.fold(self.index.missed(), |sum, seat| {
-            sum.wrapping_add(seat.counters().inserted.read_first())
-        })
-    }
-
     /// The facts of the zone, by the counters of all seats; inexact while other CPUs work.
     pub(in super::super) fn zone_facts(&self) -> ZoneFacts {
         self.facts_and_insertions().0
     }
 
-    /// The same, and the [insertions](Self::insertions).
+    /// The same, and the *insertions*: how often a pageblock came into rows of the index, or a look may have missed one, by
+    /// the counters of all seats. They only grow, and are read before all that the CPU reads after them.
+    ///
+    /// So if they are now as they were before a look at the index, then no pageblock has come into a row since and been
+    /// counted. One that has not been counted is still locked: the free that brings it has not returned, and a request that
+    /// fails meanwhile fails as if it had come before that free.
     #[inline(always)]
-    fn facts_and_insertions(&self) -> (ZoneFacts, u64) {
+    pub(in super::super) fn facts_and_insertions(&self) -> (ZoneFacts, u64) {
         let (mut net, mut large, mut order_2, mut lent) = (0u64, 0u64, 0u64, 0u64);
         let mut insertions = self.index.missed();
         for seat in self.all_seats() {
             let of = seat.counters();
-            insertions = insertions.wrapping_add(of.inserted.read_first());
+            insertions = insertions.wrapping_add(of.inserted.read());
             net = net.wrapping_add(of.net.read());
             large = large.wrapping_add(of.large.read());
             order_2 = order_2.wrapping_add(of.order_2.read());
             lent = lent.wrapping_add(of.lent.read());
         }
+        // Pairs with the Release of each count. One fence, because loads that acquire would wait for each other.
+        fence(Acquire);
         // A sum is below zero for a moment when one seat's counter is behind another's.
         let not_below_zero = |sum: u64| if (sum as i64) < 0 { 0 } else { sum };
         let frames = self.present_frames();
@@ -324,7 +327,8 @@ impl<'m, P> Zone<'m, P> {
             Some(BlockOutcome::Locked) if is_whole => self.go_away(seat, row, end, nearest),
             Some(_) => Some(nearest),
         };
-        for _ in usize::from(tried.is_some())..TRIES {
+        let mut has_tried = tried.is_some();
+        for _ in usize::from(has_tried)..TRIES {
             let Some(id) = self.index.find(row, end, at, tidy) else {
                 return RowOutcome::Busy;
             };
@@ -334,10 +338,14 @@ impl<'m, P> Zone<'m, P> {
                 ..candidate
             };
             match self.take_from_block(seat, search, (found, other), batch) {
+                BlockOutcome::Row(RowOutcome::Own(id, now)) if has_tried => {
+                    return RowOutcome::OwnBehindOthers(id, now);
+                }
                 BlockOutcome::Row(outcome) => return outcome,
                 BlockOutcome::Locked if is_whole => at = self.go_away(seat, row, end, id),
                 BlockOutcome::Locked | BlockOutcome::Other => {}
             }
+            has_tried = true;
         }
         RowOutcome::Busy
     }

@@ -101,30 +101,48 @@ impl<P: FramePlatform> Seat<'_, '_, P> {
 
     /// Whether the seat's last search for such a block, of a pageblock's order at most, found none, and the index still has
     /// none. It reads the counters of all CPUs, and a few rows of the index, or only the counters, if an earlier look has seen
-    /// that and no pageblock has come into a row since. The seat is busy, or all CPUs are stopped.
+    /// that, no pageblock has come into a row since, and no search has tidied up. The seat is busy, or all CPUs are stopped.
     ///
     /// A search looks at every order from its own on, so from there on the zone was *barren*. What the index says is an answer
-    /// by itself: that a search found nothing says only that the question is worth asking. What caches have above their limits may be all there
-    /// is, so the caller has looked at those before, or has drained its caches.
+    /// by itself: that a search found nothing says only that the question is worth asking. What caches have above their limits
+    /// may be all there is, so the caller has looked at those before, or has drained its caches.
     #[inline]
     pub(in super::super) fn is_barren(&self, wanted: WantedBlock) -> bool {
-        self.words.was_barren(wanted.order) && {
-            let insertions = self.zone.insertions();
-            let note = SearchNote::of(self.words, insertions);
-            note.has_none(wanted) || self.has_none(wanted, insertions)
-        }
+        self.words.was_barren(wanted.order)
+            && (self.has_noted_none(wanted) || self.has_none(wanted))
     }
 
-    /// Whether the index has no such block, and the note of that, if so. The `insertions` are those up to now.
+    /// Whether the seat has noted that, and the note holds. It reads nothing after the counters, so it needs no fence.
+    #[inline(always)]
+    fn has_noted_none(&self, wanted: WantedBlock) -> bool {
+        let (zone, words) = (self.zone, self.words);
+        SearchNote::last(words).has_none(wanted)
+            && words.is_noted_at(self.insertions().wrapping_add(zone.index.begun()))
+    }
+
+    /// The insertions alone, as `facts_and_insertions` has them, without its fence.
+    #[inline(always)]
+    fn insertions(&self) -> u64 {
+        let seats = self.zone.all_seats();
+        seats.fold(self.zone.index.missed(), |sum, seat| {
+            sum.wrapping_add(seat.counters().inserted.read())
+        })
+    }
+
+    /// Whether the index has no such block; if so, notes it.
     #[inline(never)]
-    fn has_none(&self, wanted: WantedBlock, insertions: u64) -> bool {
+    fn has_none(&self, wanted: WantedBlock) -> bool {
         let zone = self.zone;
-        let pressure = zone.policy.pressure(&zone.zone_facts());
-        let list = zone.policy.list(wanted.mobility, pressure);
+        let (tidied, is_tidying) = zone.index.tidied();
+        let (facts, insertions) = zone.facts_and_insertions();
+        let at = insertions.wrapping_add(tidied);
+        let list = zone
+            .policy
+            .list(wanted.mobility, zone.policy.pressure(&facts));
         let has_none = !zone.index.may_have(list, wanted.order.index());
-        if has_none {
-            // What a search says would not do: it passes by pageblocks that other CPUs hold.
-            SearchNote::none(wanted).keep(self.words, insertions);
+        if has_none && !is_tidying {
+            // A search's failure is no such answer: it passes by pageblocks that other CPUs hold.
+            SearchNote::none(wanted).keep(self.words, at);
         }
         has_none
     }

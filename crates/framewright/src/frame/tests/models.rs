@@ -5,15 +5,20 @@
 extern crate std;
 
 use super::pageblock::{BlockIndex, IndexShape, Tag};
+use super::wanted::WantedBlock;
 use super::zone::{Sought, Zone};
 use super::{Seat, ZoneLayout};
 use crate::policy::{Config, End, Fallback};
 use crate::raw::Carver;
 use crate::sync::models::explore;
-use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::sync::{
+    AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use crate::units::{CpuId, Frame, Mobility, Order, Run};
 use loom::thread;
 use std::boxed::Box;
+use std::sync::Arc;
 use std::vec;
 
 type ModelZone = &'static Zone<'static, ()>;
@@ -194,8 +199,8 @@ fn f5_a_whole_pageblock_that_two_see_free_is_handed_out_once() {
 fn index() -> BlockIndex<'static> {
     let shape = IndexShape::new(1, 2, 128);
     let words = Carver::of(vec![0; shape.words()].leak());
-    let again = Box::leak(Box::new(AtomicU64::new(0)));
-    BlockIndex::new(shape, words, (again, false), |list, _, class| {
+    let counts = [0; 3].map(|zero| &*Box::leak(Box::new(AtomicU64::new(zero))));
+    BlockIndex::new(shape, words, (counts, false), |list, _, class| {
         (list < 2).then_some(class as i32)
     })
 }
@@ -242,17 +247,118 @@ fn what_is_inserted_is_there_for_one_list_while_a_search_through_another_tidies_
 
 #[test]
 fn a_look_that_a_search_made_miss_a_pageblock_is_told_so_afterwards() {
+    for is_summary in [true, false] {
+        explore(None, move || {
+            let index = index();
+            index.insert(ROW, 3);
+            index.remove(ROW, 3);
+            let find = move || index.find(ROW, End::Lowest, None, true);
+            if !is_summary {
+                assert_eq!(find(), None);
+            }
+            let other = thread::spawn(move || match is_summary {
+                true => _ = find(),
+                false => index.lower_flag(0, ROW),
+            });
+            index.insert(ROW, 5);
+            let before = index.missed();
+            let is_missed = !index.may_have(0, 0);
+            other.join().unwrap();
+            assert!(!is_missed || index.missed() != before, "F8");
+        });
+    }
+}
+
+/// A note that there is nothing, and whether it holds now.
+fn look_for_none(index: BlockIndex<'_>) -> impl Fn() -> bool {
+    let (begun, is_tidying) = index.tidied();
+    let is_none = !index.may_have(0, 0);
+    move || is_none && !is_tidying && index.tidied().0 == begun
+}
+
+#[test]
+fn a_note_of_nothing_does_not_hold_once_a_look_sees_the_pageblock_again() {
     explore(None, || {
         let index = index();
         index.insert(ROW, 3);
         index.remove(ROW, 3);
-        assert_eq!(index.find(ROW, End::Lowest, None, true), None);
-        let other = thread::spawn(move || index.lower_flag(0, ROW));
+        let other = thread::spawn(move || search(index, 0));
         index.insert(ROW, 5);
-        let before = index.missed();
-        let is_missed = !index.may_have(0, 0);
+        let holds = look_for_none(index);
+        // The next request, wherever the other CPU is now.
+        let is_seen = index.may_have(0, 0) || index.may_have(1, 0);
+        assert!(!is_seen || !holds(), "F8");
         other.join().unwrap();
-        assert!(!is_missed || index.missed() != before, "F8");
+        assert!(!holds(), "F8");
+    });
+}
+
+#[test]
+fn a_note_of_nothing_does_not_hold_once_another_insertion_shows_the_pageblock() {
+    explore(Some(2), || {
+        let index = index();
+        index.insert(ROW, 3);
+        index.remove(ROW, 3);
+        let searching = thread::spawn(move || search(index, 0));
+        index.insert(ROW, 5);
+        // It has not counted yet.
+        let inserting = thread::spawn(move || index.insert(ROW, 6));
+        let holds = look_for_none(index);
+        let is_seen = index.contains(ROW, 5) && index.may_have(0, 0);
+        assert!(!is_seen || !holds(), "F8");
+        searching.join().unwrap();
+        inserting.join().unwrap();
+        assert!(!holds(), "F8");
+    });
+}
+
+const ONE: WantedBlock = WantedBlock {
+    order: Order::ZERO,
+    mobility: MOVABLE,
+};
+
+/// A zone without a free frame, in which each of these CPUs has searched and found nothing.
+fn barren(cpus: u16) -> ModelZone {
+    let zone = pageblock_with(1, cpus + 1, Fallback::LargestFirst);
+    take_all(zone);
+    for cpu in 0..cpus {
+        assert_eq!(seat(zone, cpu).try_alloc(ONE.order, ONE.mobility), None);
+    }
+    zone
+}
+
+#[test]
+fn a_note_of_nothing_does_not_hold_once_a_free_has_returned() {
+    explore(Some(3), || {
+        let zone = barren(1);
+        let freed = Arc::new(AtomicU64::new(0));
+        let is_freed = freed.clone();
+        let other = thread::spawn(move || {
+            let mine = seat(zone, 0);
+            // Noted, or not.
+            _ = mine.is_barren(ONE);
+            let is_freed = is_freed.load(Acquire) != 0;
+            assert!(!mine.is_barren(ONE) || !is_freed, "F8");
+        });
+        give(zone, 1, 0);
+        freed.store(1, Release);
+        other.join().unwrap();
+        assert!(!seat(zone, 0).is_barren(ONE), "F8");
+    });
+}
+
+#[test]
+fn two_notes_beside_one_insertion_hold_no_longer_than_it_takes() {
+    explore(Some(2), || {
+        let zone = barren(2);
+        let looks = [0, 1].map(|cpu| thread::spawn(move || seat(zone, cpu).is_barren(ONE)));
+        give(zone, 2, 0);
+        for look in looks {
+            look.join().unwrap();
+        }
+        for cpu in [0, 1] {
+            assert!(!seat(zone, cpu).is_barren(ONE), "F8");
+        }
     });
 }
 

@@ -63,14 +63,17 @@ record! {
         stop_account: [AtomicU64; ACCOUNT_WORDS],
         /// How often blocks became available other than by a free: memory added, labels and isolation changed.
         changes: AtomicU64,
-        /// The index counts here. A CPU writes this in a race of two, from its busy seat.
+        /// The index counts here when a search, from its busy seat, has hidden a pageblock for a moment from others. All
+        /// searches read it.
         again: AtomicU64,
         /// What stops of all CPUs found, by [`kind`].
         last_standstill: AtomicU64,
         in_vain: [StoppedInVain; KINDS],
+        /// The index counts here searches that begin to tidy up, and that are done: only requests that fail read these.
+        tidying: [AtomicU64; 2],
         /// The runs that were not found.
         runs: RunMemo,
-    } = 352 words;
+    } = 360 words;
 }
 
 /// The kind of a request, for the memo of stops.
@@ -155,7 +158,10 @@ impl<'m, P: FramePlatform> Zone<'m, P> {
         let index = BlockIndex::new(
             map.index,
             of_index,
-            (&words.again, P::ALONE),
+            (
+                [&words.again, &words.tidying[0], &words.tidying[1]],
+                P::ALONE,
+            ),
             |list, order, class| {
                 let class = policy.classes().class(class as u16, policy.is_labelled())?;
                 policy.cost(list, Order::new(order as u8)?, class)

@@ -24,12 +24,12 @@ fn finds_what_a_set_holds(blocks: usize) {
     let (orders, classes) = (3, 4);
     let rows = orders * classes;
     let shape = IndexShape::new(orders, classes, blocks);
-    let (mut memory, again) = (vec![0; shape.words()], AtomicU64::new(0));
+    let (mut memory, counts) = (vec![0; shape.words()], [0; 3].map(AtomicU64::new));
     // List 0 ranks by falling class, list 1 excludes odd classes, the others rank by class.
     let index = BlockIndex::new(
         shape,
         Carver::of(&mut memory),
-        (&again, false),
+        (counts.each_ref(), false),
         |list, _, class| match list {
             0 => Some(-(class as i32)),
             1 => (class % 2 == 0).then_some(class as i32),
@@ -161,7 +161,7 @@ fn finds_what_a_set_holds(blocks: usize) {
 fn classes_are_ranked_by_cost_and_then_by_number_in_each_list() {
     let (orders, classes, blocks) = (3, 150, 70);
     let shape = IndexShape::new(orders, classes, blocks);
-    let (mut memory, again) = (vec![0; shape.words()], AtomicU64::new(0));
+    let (mut memory, counts) = (vec![0; shape.words()], [0; 3].map(AtomicU64::new));
     // All of 16 bits, many equal, and some excluded.
     let cost = |list: usize, order: usize, class: usize| {
         let mixed = ((class + 31 * order + 7) * (list + 3)) as u64 * 2_654_435_761;
@@ -173,7 +173,12 @@ fn classes_are_ranked_by_cost_and_then_by_number_in_each_list() {
         };
         (mixed % 11 > list as u64).then_some(i32::from(cost))
     };
-    let index = BlockIndex::new(shape, Carver::of(&mut memory), (&again, false), cost);
+    let index = BlockIndex::new(
+        shape,
+        Carver::of(&mut memory),
+        (counts.each_ref(), false),
+        cost,
+    );
     for (list, order) in [(0, 0), (1, 0), (2, 0), (0, 2), (1, 2), (2, 1)] {
         let ranked = |row_is_there: &dyn Fn(usize) -> bool| {
             let there = (0..classes).filter(|class| row_is_there(*class));
@@ -222,12 +227,15 @@ fn classes_are_ranked_by_cost_and_then_by_number_in_each_list() {
 fn i2_every_level_above_a_leaf_bit_counts() {
     let shape = IndexShape::new(2, 70, 5000);
     let damaged = |damage: &dyn Fn(&BlockIndex<'_>)| {
-        let (mut memory, again) = (vec![0; shape.words()], AtomicU64::new(0));
+        let (mut memory, counts) = (vec![0; shape.words()], [0; 3].map(AtomicU64::new));
         let words = Carver::of(&mut memory);
         // A row has another rank in each list.
-        let index = BlockIndex::new(shape, words, (&again, false), |list, _, class| {
-            Some((class as i32 + list as i32) % 70)
-        });
+        let index = BlockIndex::new(
+            shape,
+            words,
+            (counts.each_ref(), false),
+            |list, _, class| Some((class as i32 + list as i32) % 70),
+        );
         index.insert(75, 4999);
         index.insert(67, 64);
         assert!(index.is_consistent());
@@ -261,9 +269,9 @@ fn i2_every_level_above_a_leaf_bit_counts() {
 #[test]
 fn i3_a_look_from_outside_finds_what_is_there_and_writes_nothing() {
     let shape = IndexShape::new(1, 2, 64 * 300);
-    let (mut memory, again) = (vec![0; shape.words()], AtomicU64::new(0));
+    let (mut memory, counts) = (vec![0; shape.words()], [0; 3].map(AtomicU64::new));
     let words = Carver::of(&mut memory);
-    let index = BlockIndex::new(shape, words, (&again, false), |_, _, class| {
+    let index = BlockIndex::new(shape, words, (counts.each_ref(), false), |_, _, class| {
         Some(class as i32)
     });
     // Wrong bits in both words of the summary.

@@ -5,6 +5,7 @@ mod barren;
 mod caches;
 mod choice;
 mod loose;
+mod notes;
 mod spill;
 mod stock;
 
