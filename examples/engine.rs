@@ -6,8 +6,8 @@
 
 use framewright::engine::{Engine, EngineLayout};
 use framewright::kv::KvRequest;
-use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};
-use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
+use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform, TableSource};
+use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageAccess, PageRange, Run};
 use std::error::Error;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,13 @@ static MAPPED: AtomicU64 = AtomicU64::new(0);
 impl FramePlatform for Board {}
 
 impl RangePlatform for Board {
-    fn map(&self, _at: Page, frames: Run, _context: Context) -> Result<(), MapError> {
+    fn map(
+        &self,
+        _at: Page,
+        frames: Run,
+        _access: PageAccess,
+        _tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         MAPPED.fetch_add(frames.frames(), Ordering::Relaxed);
         Ok(())
     }

@@ -1,7 +1,9 @@
 //! What a loader hands over: the memory and the command line.
 
 use crate::arch::cpu::cells::SetOnce;
-use framewright::{Frame, Run};
+use crate::arch::cpu::tables::TableSource;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use framewright::{Context, Frame, Run};
 
 /// A range of physical addresses.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +41,25 @@ pub fn memory() -> &'static [MemoryRange] {
 /// that replays looks for one, because each line that others have besides moves what the compiler inlines, and their figures.
 #[cfg(feature = "replay")]
 pub static MODULE: SetOnce<MemoryRange> = SetOnce::new();
+
+/// The next page that is free, while there is no engine.
+pub static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// The frames for page tables while there is no engine: those behind the image. None goes back, because one CPU maps then.
+pub struct BootTables;
+
+impl TableSource for BootTables {
+    fn context(&self) -> Context {
+        Context::ANY
+    }
+
+    fn take_table(&mut self) -> Option<Frame> {
+        let next = NEXT.fetch_add(Frame::BYTES, Relaxed);
+        Some(Frame(next / Frame::BYTES))
+    }
+
+    fn give_back(&mut self, _frame: Frame) {}
+}
 
 /// The first frame that the boot's page tables do not map: at 4 GiB.
 pub const BOOT_MAP_END: Frame = Frame(1 << 20);

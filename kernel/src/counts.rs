@@ -30,9 +30,10 @@ pub struct Counts {
     pub unmaps: Count,
     pub flushes: Count,
     pub barriers: Count,
-    pub tables: Count,
     pub zeroed_words: Count,
     pub metadata_pages: Count,
+    /// The page tables that came before the engine.
+    pub boot_tables: Count,
     /// When interrupts went off last, and for how long they were at most.
     span_start: AtomicU64,
     pub span_longest: AtomicU64,
@@ -45,9 +46,9 @@ impl Counts {
             unmaps: Count::new(),
             flushes: Count::new(),
             barriers: Count::new(),
-            tables: Count::new(),
             zeroed_words: Count::new(),
             metadata_pages: Count::new(),
+            boot_tables: Count::new(),
             span_start: AtomicU64::new(0),
             span_longest: AtomicU64::new(0),
         }

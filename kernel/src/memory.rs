@@ -15,11 +15,11 @@ use crate::arch::cpu::instructions::{
 use crate::arch::cpu::seats::CpuPlaces;
 use crate::arch::cpu::shootdown::{Ipi, Shootdown, ShootdownRound};
 use crate::arch::cpu::tables::{CpusTables, PhysMap, TableSource};
-use crate::arch::{self, InstalledCpu, PageAccess};
+use crate::arch::{self, InstalledCpu};
 use crate::boot::{self, BOOT_MAP_END, MemoryRange};
 use crate::counts::COUNTS;
 use crate::faults::{self, IS_FLUSH_LEFT_OUT};
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 use framewright::engine::{Cpu, Engine, EngineLayout};
 use framewright::frame::Seat;
 use framewright::platform::{
@@ -27,7 +27,7 @@ use framewright::platform::{
 };
 use framewright::policy::RangeConfig;
 use framewright::reserve::ReserveLayout;
-use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
+use framewright::{Addr, Context, CpuId, Frame, Page, PageAccess, PageRange, Run};
 
 /// All memory, at a fixed distance.
 // SAFETY: the boot's page tables map it up to 4 GiB, `set_up` the rest; tables are never freed.
@@ -42,9 +42,9 @@ pub const RESERVE_FRAMES: u64 = 4096;
 #[derive(Clone, Copy, Debug)]
 pub struct BarePc;
 
-/// A CPU's requests.
 /// A CPU's seat in a zone of frames.
 pub type ZoneSeat = Seat<'static, 'static, BarePc>;
+/// A CPU's requests.
 pub type KernelCpu = Cpu<'static, 'static, BarePc>;
 
 static ENGINE: SetOnce<Engine<'static, BarePc>> = SetOnce::new();
@@ -55,8 +55,6 @@ const THIS_CPU: InstalledCpu = unsafe { InstalledCpu::new() };
 static SHOOTDOWN: Shootdown<MAX_CPUS> = Shootdown::new();
 /// The page tables that each CPU remembers, below the one root.
 static KNOWN_TABLES: CpusTables<MAX_CPUS> = CpusTables::new();
-/// The next page that is free, while there is no engine.
-static BOOT_NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// The engine.
 pub fn engine() -> &'static Engine<'static, BarePc> {
@@ -69,22 +67,10 @@ pub fn with<T>(work: impl FnOnce(&mut KernelCpu) -> T) -> T {
     SEATS.with(work)
 }
 
-impl TableSource for BarePc {
-    fn take_table(&self, context: Context) -> Option<Frame> {
-        if ENGINE.get().is_none() {
-            let next = BOOT_NEXT.fetch_add(Frame::BYTES, Relaxed);
-            return Some(Frame(next / Frame::BYTES));
-        }
-        let taken = SEATS.with_tables(|cpu| cpu.alloc(Order::ZERO, Mobility::Unmovable, context));
-        COUNTS.tables.add(u64::from(taken.is_ok()));
-        taken.ok()
-    }
-
-    fn give_back(&self, frame: Frame) {
-        COUNTS.tables.add(u64::MAX);
-        let freed = SEATS.with_tables(|cpu| cpu.free(frame, Order::ZERO));
-        freed.expect("it is a moment old");
-    }
+/// Maps a run before there is an engine.
+pub fn map_at_boot(at: Page, run: Run, access: PageAccess) {
+    let mapped = page_tables().map(at, run, access, &mut boot::BootTables);
+    mapped.expect("the page is free, and memory is there");
 }
 
 impl Ipi for BarePc {
@@ -140,19 +126,32 @@ pub fn page_tables() -> arch::KernelTables<impl PhysMap> {
 }
 
 impl RangePlatform for BarePc {
-    fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
+    #[inline(always)] // each of few callers knows the access, and mostly the CPU knows the table
+    fn map(
+        &self,
+        at: Page,
+        frames: Run,
+        access: PageAccess,
+        tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         COUNTS.maps.add(1);
-        page_tables().map(at, frames, PageAccess::DATA, self, context)
+        page_tables().map(at, frames, access, tables)
     }
 
-    fn map_frames(&self, at: Page, all: &[Frame], how: Context) -> Result<(), (u64, MapError)> {
+    fn map_frames(
+        &self,
+        at: Page,
+        all: &[Frame],
+        access: PageAccess,
+        tables: &mut impl TableSource,
+    ) -> Result<(), (u64, MapError)> {
         COUNTS.maps.add(1);
-        page_tables().map_frames(at, all, PageAccess::DATA, self, how)
+        page_tables().map_frames(at, all, access, tables)
     }
 
     fn unmap(&self, range: PageRange) -> Result<(), MapError> {
         COUNTS.unmaps.add(1);
-        page_tables().unmap(range, self, Context::NOWAIT)
+        page_tables().unmap(range, &mut ())
     }
 
     fn flush_all(&self) {
@@ -221,15 +220,14 @@ pub fn set_up(memory: &[MemoryRange], cpus: u16, window_pages: u64, ranges: Rang
             .iter()
             .filter_map(move |range| range.usable_from(from))
     };
-    BOOT_NEXT.store(boot::end_of_image(), Relaxed);
+    boot::NEXT.store(boot::end_of_image(), Relaxed);
     for run in usable(BOOT_MAP_END) {
         let at = Page::of_address(DIRECT.addr(run.start()).0);
-        let mapped = page_tables().map(at, run, PageAccess::DATA, &BarePc, Context::ANY);
-        mapped.expect("the direct map is built");
+        map_at_boot(at, run, PageAccess::DATA);
     }
     arch::devices_before_memory();
     // No table comes from behind the image after these two.
-    let from = Frame(BOOT_NEXT.load(Relaxed) / Frame::BYTES);
+    let from = Frame(boot::NEXT.load(Relaxed) / Frame::BYTES);
     let longest = usable(from).max_by_key(|run| run.frames()).expect("RAM");
     let top = usable(from).map(|run| run.end().0).max().unwrap_or(0);
     let before_reserve = longest.frames().saturating_sub(RESERVE_FRAMES);
@@ -238,7 +236,7 @@ pub fn set_up(memory: &[MemoryRange], cpus: u16, window_pages: u64, ranges: Rang
     let for_handlers = u16::from(boot::number("handlers") == Some(1));
     let ordinary = boot::number("ordinary").unwrap_or(0);
     let layout = EngineLayout::new(arch::FIRST, top - arch::FIRST.0)
-        .with_cpus((2 + for_handlers) * cpus)
+        .with_cpus((1 + for_handlers) * cpus)
         .with_window(Page::of_address(WINDOW), window_pages)
         .with_range_config(ranges)
         .with_objects();
@@ -262,6 +260,7 @@ pub fn set_up(memory: &[MemoryRange], cpus: u16, window_pages: u64, ranges: Rang
         engine.add(run).expect("each range is there once");
     }
     COUNTS.metadata_pages.add(pages);
+    COUNTS.boot_tables.add(page_tables().count_tables());
     ENGINE.set(engine);
     cpu_comes(cpus);
 }

@@ -149,6 +149,9 @@
 // layout has not, and `FW_EREENTRY`.
 struct fwk_memory;
 
+// The frames that a `map` may take for page tables, during its call.
+struct fwk_tables;
+
 // What a memory is to be. The caller zeroes it, sets `struct_bytes`, and what it means.
 struct fwk_layout {
   // `sizeof (struct fwk_layout)`.
@@ -156,8 +159,7 @@ struct fwk_layout {
   // How many CPUs there are, 1 to 1023: calls name one of 0 to `cpus` - 1.
   //
   // A number stands for seats, and at any moment at most one caller uses it: interrupts off, or one level of them, and
-  // no preemption. A kernel whose `map` takes page tables from the library lays out twice as many, and takes tables for
-  // CPU c as CPU n + c: these seats never map, so no call comes back to itself.
+  // no preemption. A kernel whose handlers call lays out twice as many, and handlers on CPU c call as CPU n + c.
   uint32_t cpus;
   // The first frame that may ever be added, by number: its physical address divided by 4096.
   uint64_t first_frame;
@@ -197,10 +199,12 @@ struct fwk_platform {
   // Where the first byte of frame 0 lies, or would lie: frame n is 4096 n bytes further on, wrapping. All frames that
   // are added can be reached there at any time.
   uint64_t direct_map;
-  // Maps `frames` frames from `first` on at `at`, in order, readable and writable. None of the pages is mapped before.
-  // `flags` are of `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS`: what it may do to get memory for page tables. Returns 0; or
-  // `FW_ENOMEM`, or another negative code, and none of the pages is mapped then.
-  int (*map)(void *context, void *at, uint64_t first, uint64_t frames, uint32_t flags);
+  // Maps `frames` frames from `first` on at `at`, in order, readable. None of the pages is mapped before. `flags` are of
+  // `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS`: what it may do meanwhile; and of `FWK_READ_ONLY`, `FWK_EXECUTABLE`,
+  // `FWK_WRITE_COMBINING`, `FWK_UNCACHED`: how the pages are mapped. `fwk_take_table` takes frames for page tables from
+  // `tables`, during the call alone. Returns 0; or `FW_ENOMEM`, or another negative code, and none of the pages is mapped
+  // then.
+  int (*map)(void *context, void *at, uint64_t first, uint64_t frames, uint32_t flags, struct fwk_tables *tables);
   // Unmaps all pages of `bytes` bytes from `at` on; some may not be mapped. Returns 0; or a negative code, and each page
   // is as it was. CPUs may still reach the frames until `flush`.
   int (*unmap)(void *context, void *at, size_t bytes);
@@ -298,6 +302,30 @@ typedef int (*fwk_write_page)(void *argument, uint32_t pool, uint64_t object, ui
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+// Takes a frame for a page table from the `tables` that a `map` callback was handed, and puts its number into `frame`. Its
+// contents are undefined. It is the kernel's from then on, and counts as in use; a `map` that fails after all gives it back.
+//
+// Cost: that of `fwk_alloc` of one frame.
+//
+// Errors: `FW_ENOMEM` if there is none within what the caller of the library allows, `FW_EINVAL` for a pointer that is NULL
+// or not aligned. Nothing has changed then. `fwk_last_error` stays as it was.
+//
+// # Safety
+// `tables` is what the calling `map` was handed, and it has not returned. `frame` can be written.
+int fwk_take_table(struct fwk_tables *tables,
+                   uint64_t *frame);
+
+// Gives a frame back that `fwk_take_table` took and that is no page table, from the same `map` or a later one.
+//
+// Cost: that of `fwk_free` of one frame.
+//
+// Errors: `FW_EINVAL` if `tables` is NULL. Nothing has changed then.
+//
+// # Safety
+// `tables` is what the calling `map` was handed, and it has not returned. The frame was taken, and has not been given back.
+int fwk_give_table(struct fwk_tables *tables,
+                   uint64_t frame);
 
 // The library's version, as "0.2.0". The text is there for ever.
 const char *fwk_version(void);
@@ -536,7 +564,8 @@ int fwk_free_deferred(struct fwk_memory *memory,
                       uint64_t *freed);
 
 // Maps `count` frames of the caller's, in that order, at addresses that follow one another. Frames may come twice, and may
-// be of the reserve, or of no memory at all if `map` can map them. `flags` are of `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS`.
+// be of the reserve, or of no memory at all if `map` can map them. `flags` are of `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS`, and
+// of `FWK_READ_ONLY`, `FWK_EXECUTABLE`, `FWK_WRITE_COMBINING`, `FWK_UNCACHED`, with which `map` is called.
 //
 // The library does not know whose frames they are: the caller frees them only after `fwk_unmap_ram`.
 //
@@ -553,7 +582,19 @@ void *fwk_map_ram(struct fwk_memory *memory,
                   size_t count,
                   uint32_t flags);
 
-// Unmaps all that one call of `fwk_map_ram` mapped: `count` frames. The frames stay the caller's. NULL is no area, and no
+// Maps `count` frames from `first` on, which the library need not manage: a device's, with `FWK_UNCACHED`. `flags` are as of
+// `fwk_map_ram`, and `fwk_unmap_ram` unmaps them.
+//
+// Cost: one `map`.
+//
+// Errors: as `fwk_map_ram`, and `FW_EINVAL` for frames past the highest number. Nothing is mapped then.
+void *fwk_map_run(struct fwk_memory *memory,
+                  uint32_t cpu,
+                  uint64_t first,
+                  uint64_t count,
+                  uint32_t flags);
+
+// Unmaps all that one call of `fwk_map_ram` or `fwk_map_run` mapped: `count` frames. The frames stay the caller's. NULL is no area, and no
 // error. Not for handlers, as `fwk_vfree`.
 //
 // Cost: as `fwk_vfree` of a long area; with `FWK_KEEPS_MAPPED` nanoseconds, and the pages are unmapped later, many at a

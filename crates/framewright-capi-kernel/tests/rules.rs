@@ -8,9 +8,11 @@ use framewright_capi_core::codes::{
     FW_EALREADY, FW_EBUSY, FW_EFOREIGN, FW_EHANDLE, FW_EHOST, FW_EINVAL, FW_ENOENT, FW_ENOMEM,
     FW_EREENTRY, FW_OK,
 };
-use framewright_capi_kernel::c::{
-    FwkMemory, frames, guests, memory, objects, platform::FwkPlatform, ranges, reserve,
+use framewright_capi_kernel::c::platform::{
+    FWK_EXECUTABLE, FWK_READ_ONLY, FWK_UNCACHED, FWK_WRITE_COMBINING, FwkPlatform, FwkTables,
+    fwk_give_table, fwk_take_table,
 };
+use framewright_capi_kernel::c::{FwkMemory, frames, guests, memory, objects, ranges, reserve};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
@@ -47,10 +49,21 @@ unsafe extern "C" fn map(
     first: u64,
     frames: u64,
     flags: u32,
+    tables: *mut FwkTables,
 ) -> c_int {
     // SAFETY: the test's own, which outlives the memory. So below.
     let kernel = unsafe { &*context.cast::<ToyKernel>() };
     kernel.flags.set(flags);
+    let mut table = 0;
+    // SAFETY: what the library handed in, and the test's own.
+    unsafe {
+        assert_eq!(fwk_take_table(tables, ptr::null_mut()), FW_EINVAL);
+        assert_eq!(fwk_take_table(ptr::null_mut(), &mut table), FW_EINVAL);
+        assert_eq!(fwk_give_table(ptr::null_mut(), 1), FW_EINVAL);
+        if fwk_take_table(tables, &mut table) == FW_OK {
+            assert_eq!(fwk_give_table(tables, table), FW_OK);
+        }
+    }
     let memory = kernel.calls_back.get();
     if !memory.is_null() {
         assert!(objects::fwk_kmalloc(memory, 0, 64, 1, 0).is_null());
@@ -205,6 +218,22 @@ fn both_kinds_of_platform_serve_frames_areas_objects_and_a_reserve() {
         let area = ranges::fwk_vmalloc(memory, 0, 9000, 1, FW_ZERO | FW_NOIO);
         assert!(!area.is_null());
         assert_eq!(toy.kernel.flags.get(), FW_NOIO | FW_NOFS);
+        let flags = FWK_READ_ONLY | FWK_EXECUTABLE | FWK_WRITE_COMBINING | FW_NOWAIT;
+        let text = ranges::fwk_vmalloc(memory, 0, 100, 1, flags);
+        let all = flags | FW_NOIO | FW_NOFS;
+        assert!(!text.is_null() && toy.kernel.flags.get() == all);
+        assert_eq!(ranges::fwk_vfree(memory, 0, text), FW_OK);
+        let both = FWK_UNCACHED | FWK_WRITE_COMBINING;
+        let device = ranges::fwk_map_run(memory, 0, 1 << 34, 3, both);
+        assert!(!device.is_null() && toy.kernel.flags.get() == FWK_UNCACHED);
+        assert_eq!(ranges::fwk_unmap_ram(memory, 0, device, 3), FW_OK);
+        assert!(ranges::fwk_map_run(memory, 0, 1 << 34, 0, 0).is_null());
+        assert!(ranges::fwk_map_run(memory, 0, u64::MAX, 3, 0).is_null());
+        let one = [9];
+        // SAFETY: one number.
+        let ram = unsafe { ranges::fwk_map_ram(memory, 0, one.as_ptr(), 1, FWK_READ_ONLY) };
+        assert!(!ram.is_null() && toy.kernel.flags.get() == FWK_READ_ONLY);
+        assert_eq!(ranges::fwk_unmap_ram(memory, 0, ram, 1), FW_OK);
         let object = objects::fwk_kmalloc(memory, 1, 100, 64, FW_ZERO).cast::<u8>();
         assert!(object.addr().is_multiple_of(64));
         // SAFETY: an object of 100 bytes in the test's frames.

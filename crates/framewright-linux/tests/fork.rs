@@ -10,7 +10,7 @@ use framewright::frame::ZoneLayout;
 use framewright::kv::{KvRequest, Memory};
 use framewright::platform::{MapError, RangePlatform};
 use framewright::vrange::AreaRequest;
-use framewright::{Context, Frame, Mobility, Order, PageRange};
+use framewright::{Frame, Mobility, Order, PageAccess, PageRange};
 use framewright_linux::file_cache::{FileCache, FileError, FileOptions};
 use framewright_linux::paged::Paged;
 use framewright_linux::swap::{Frontswap, SwapDevice, SwapOp, Zram};
@@ -155,7 +155,7 @@ fn a_child_that_uses_a_seat_or_touches_memory_of_its_parents_ends_and_the_parent
         let refused = Err(MapError::Refused(libc::EPERM));
         assert_eq!(window.unmap(pages), refused);
         let run = framewright::Run::new(frame, 1).unwrap();
-        assert_eq!(window.map(area, run, Context::ANY), refused);
+        assert_eq!(window.map(area, run, PageAccess::DATA, &mut ()), refused);
         3
     });
     assert_eq!(said, ChildEnd::Said(3));

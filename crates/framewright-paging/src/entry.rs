@@ -1,15 +1,11 @@
 //! What an architecture says of the entries of its page tables.
 
-use core::fmt::Debug;
-use framewright::Frame;
+use framewright::{Frame, PageAccess};
 
 /// An entry of a page table: 64 bits, of which zero is an entry that is empty.
 ///
 /// A table has 512 of them, in one frame of 4 KiB, on every architecture for which this is implemented.
 pub trait EntryFormat: Copy {
-    /// What an access through a mapping may do.
-    type Access: Copy + PartialEq + Debug;
-
     /// How many tables a walk goes through, from the root to a page: 3 for 39 bits of address, 4 for 48.
     const LEVELS: u32;
 
@@ -23,10 +19,10 @@ pub trait EntryFormat: Copy {
     fn bits(self) -> u64;
 
     /// A page of 4 KiB.
-    fn page(frame: Frame, access: Self::Access) -> Self;
+    fn page(frame: Frame, access: PageAccess) -> Self;
 
     /// A page of 2 MiB, whose first frame is a multiple of 512.
-    fn huge(frame: Frame, access: Self::Access) -> Self;
+    fn huge(frame: Frame, access: PageAccess) -> Self;
 
     /// A table of the next level.
     fn table(frame: Frame) -> Self;
@@ -43,6 +39,6 @@ pub trait EntryFormat: Copy {
     /// The frame that it names.
     fn frame(self) -> Frame;
 
-    /// The access that it grants.
-    fn access(self) -> Self::Access;
+    /// The access that it grants, as far as an entry of this architecture can say it.
+    fn access(self) -> PageAccess;
 }

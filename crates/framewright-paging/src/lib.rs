@@ -7,7 +7,7 @@
 //! | [`tables`] | page tables: map, unmap, translate, over any memory and any entry |
 //! | [`shootdown`] | flush and barrier on all CPUs, by generations; loom explores it |
 //! | [`cells`] | a value that is set once, a value for each CPU |
-//! | [`seats`] | each CPU's seats in the engine: for its requests, for page tables, for handlers |
+//! | [`seats`] | each CPU's seats in the engine: for its requests, for handlers |
 //! | [`direct`] | physical memory at a fixed distance |
 //!
 //! The crate holds no state and knows no machine. `framewright-x86_64` and `framewright-riscv64` bring the entries

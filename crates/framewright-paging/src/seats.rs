@@ -1,9 +1,9 @@
-//! The places of a kernel's CPUs in its engine: each CPU has seats of three kinds.
+//! The places of a kernel's CPUs in its engine: each CPU has seats of two kinds.
 //!
 //! # Invariants
 //! - **KS1** A CPU works with seats of one kind once at a time: the cells refuse another call.
-//! - **KS2** What is called from inside another call works with other seats: the engine maps while the CPU's seats are
-//!   in use, so page tables come from a second kind, and a handler comes where a call lets it in, so it has a third.
+//! - **KS2** What is called from inside another call works with other seats: a handler comes where a call lets it in, so it has
+//!   a second kind. The platform calls none while it maps: the engine hands it the page tables' frames.
 //! - **KS3** Handlers let no interrupt in: a long call of theirs would let in the next one, without end.
 
 use crate::cells::{CpuCells, InterruptFlags, NestedEntry, ThisCpu};
@@ -16,8 +16,8 @@ use framewright::{CpuId, SetupError};
 /// A CPU's seats in an engine that lives as long as the kernel.
 type CpuPlace<P> = Cpu<'static, 'static, P>;
 
-/// The place of the handlers' kind among the three: an engine need not have it.
-const HANDLERS: u16 = 2;
+/// The place of the handlers' kind: an engine need not have it.
+const HANDLERS: u16 = 1;
 
 /// The seats of all CPUs: a kernel's static.
 #[derive(Debug)]
@@ -25,8 +25,6 @@ pub struct CpuPlaces<P: FramePlatform + ObjectPlatform + Clone + 'static, C, con
     this: C,
     /// For requests.
     own: CpuCells<CpuPlace<P>, C, CPUS>,
-    /// For page tables, while the platform maps with the others.
-    tables: CpuCells<CpuPlace<P>, C, CPUS>,
     /// For handlers, if they allocate.
     handlers: CpuCells<CpuPlace<P>, C, CPUS>,
     interrupts: InterruptFlags<CPUS>,
@@ -39,14 +37,13 @@ impl<P: ObjectPlatform + Clone + 'static, C: ThisCpu, const CPUS: usize> CpuPlac
         Self {
             this,
             own: CpuCells::new(this),
-            tables: CpuCells::new(this),
             handlers: CpuCells::new(this),
             interrupts: InterruptFlags::new(),
         }
     }
 
-    /// The calling CPU takes its seats in an engine that is laid out for twice the `cpus` CPUs, or for three times if
-    /// handlers allocate. It is in the kernel's flush and barrier already.
+    /// The calling CPU takes its seats in an engine that is laid out for the `cpus` CPUs, or for twice as many if handlers
+    /// allocate. It is in the kernel's flush and barrier already.
     ///
     /// # Panics
     /// If the CPU has seats already, or is none of the `cpus`; or if the engine does not have these seats, but for those of
@@ -62,7 +59,7 @@ impl<P: ObjectPlatform + Clone + 'static, C: ThisCpu, const CPUS: usize> CpuPlac
                 Ok(place) => Some(place),
                 // Without seats for handlers there are none for any CPU.
                 Err(SetupError::Unknown(_)) if nth == HANDLERS => None,
-                Err(error) => panic!("an engine for twice the {cpus} CPUs: {error}"),
+                Err(error) => panic!("an engine for the {cpus} CPUs: {error}"),
             }
         });
     }
@@ -79,7 +76,7 @@ impl<P: ObjectPlatform + Clone + 'static, C: ThisCpu, const CPUS: usize> CpuPlac
         self.replace_each(|_, _| None);
     }
 
-    /// Gives the calling CPU's requests clients that they may ask for memory, those for page tables too.
+    /// Gives the calling CPU's requests clients that they may ask for memory, those of handlers too.
     ///
     /// # Panics
     /// If the CPU is inside one of its seats.
@@ -88,7 +85,7 @@ impl<P: ObjectPlatform + Clone + 'static, C: ThisCpu, const CPUS: usize> CpuPlac
     }
 
     fn replace_each(&self, change: impl Fn(u16, Option<CpuPlace<P>>) -> Option<CpuPlace<P>>) {
-        for (nth, kind) in (0..).zip([&self.own, &self.tables, &self.handlers]) {
+        for (nth, kind) in (0..).zip([&self.own, &self.handlers]) {
             let replaced = kind.replace(|place| change(nth, place));
             replaced.expect("the CPU is in none of its seats");
         }
@@ -110,15 +107,6 @@ impl<P: ObjectPlatform + Clone + 'static, C: ThisCpu, const CPUS: usize> CpuPlac
     #[inline(always)]
     pub fn with<R>(&self, work: impl FnOnce(&mut CpuPlace<P>) -> R) -> R {
         self.own.must_enter(work)
-    }
-
-    /// The same for page tables, while the platform maps or unmaps.
-    ///
-    /// # Panics
-    /// As [`with`](Self::with).
-    #[inline(always)]
-    pub fn with_tables<R>(&self, work: impl FnOnce(&mut CpuPlace<P>) -> R) -> R {
-        self.tables.must_enter(work)
     }
 
     /// The same for a handler, which may have interrupted any of these.
@@ -148,9 +136,9 @@ mod tests {
     use super::*;
     use crate::cells::tests::CellCpu;
     use framewright::engine::EngineLayout;
-    use framewright::platform::{MapError, RangePlatform};
+    use framewright::platform::{MapError, RangePlatform, TableSource};
     use framewright::vrange::AreaRequest;
-    use framewright::{Addr, Context, Frame, Mobility, Order, Page, PageRange, Run};
+    use framewright::{Addr, Context, Frame, Mobility, Order, Page, PageAccess, PageRange, Run};
     use std::boxed::Box;
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::string::String;
@@ -158,19 +146,23 @@ mod tests {
 
     const CPUS: u16 = 2;
 
-    /// A platform whose `map` takes a page table each time, with the seats for that.
+    /// A platform whose `map` takes a page table each time, and may not enter the CPU's seats.
     #[derive(Clone, Copy)]
     struct TablesBoard(&'static CpuPlaces<Self, CellCpu, 2>);
 
     impl FramePlatform for TablesBoard {}
 
     impl RangePlatform for TablesBoard {
-        fn map(&self, _at: Page, _frames: Run, context: Context) -> Result<(), MapError> {
+        fn map(
+            &self,
+            _at: Page,
+            _frames: Run,
+            _access: PageAccess,
+            tables: &mut impl TableSource,
+        ) -> Result<(), MapError> {
             assert_eq!(self.0.try_with(|_| ()), Err(NestedEntry), "KS2");
-            self.0.with_tables(|cpu| {
-                let table = cpu.alloc(Order::ZERO, Mobility::Unmovable, context);
-                table.map(|_| ()).map_err(|_| MapError::NoMemory)
-            })
+            let table = tables.take_table();
+            table.map(|_| ()).ok_or(MapError::NoMemory)
         }
 
         fn unmap(&self, _range: PageRange) -> Result<(), MapError> {
@@ -209,14 +201,13 @@ mod tests {
 
     #[test]
     fn ks1_ks2_a_call_inside_a_call_works_with_other_seats_or_is_refused() {
-        let (seats, engine) = machine(3);
+        let (seats, engine) = machine(2);
         for cpu in 0..CPUS {
             CellCpu.becomes(cpu);
             assert_eq!(seats.try_with(|_| ()), Err(NestedEntry));
             seats.come(engine, CPUS);
             assert_eq!(seats.with(|own| own.id()), CpuId(cpu));
-            assert_eq!(seats.with_tables(|own| own.id()), CpuId(CPUS + cpu));
-            assert_eq!(seats.with_handler(|own| own.id()), CpuId(2 * CPUS + cpu));
+            assert_eq!(seats.with_handler(|own| own.id()), CpuId(CPUS + cpu));
         }
         let nested = seats.with(|cpu| {
             cpu.vmalloc(&AreaRequest::new(2)).unwrap();
@@ -230,7 +221,7 @@ mod tests {
 
     #[test]
     fn ks3_only_a_cpu_that_may_lets_interrupts_in_and_no_handler_does() {
-        let (seats, engine) = machine(3);
+        let (seats, engine) = machine(2);
         CellCpu.becomes(1);
         seats.come(engine, CPUS);
         assert!(!seats.may_let_interrupts_in());
@@ -244,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_cpu_that_goes_gives_all_back_and_comes_again() {
-        let (seats, engine) = machine(2);
+        let (seats, engine) = machine(1);
         CellCpu.becomes(1);
         for _ in 0..3 {
             seats.come(engine, CPUS);
@@ -270,26 +261,30 @@ mod tests {
 
     #[test]
     fn a_cpu_that_would_come_without_its_seats_is_refused_at_once() {
-        let (seats, engine) = machine(2);
+        let (seats, engine) = machine(1);
         CellCpu.becomes(1);
         let said = refused(|| seats.come(engine, 1));
         assert!(said.contains("CPU 1 is none of 1"), "{said}");
         seats.come(engine, CPUS);
         let said = refused(|| seats.come(engine, CPUS));
         assert!(said.contains("twice"), "{said}");
-        // No CPU has seats for page tables; another one has those for handlers; and there are fewer CPUs.
+        // Another CPU has its own seats; another one has those for handlers; and there are fewer CPUs.
         let (seats, engine) = machine(1);
-        CellCpu.becomes(1);
-        let said = refused(|| seats.come(engine, CPUS));
-        assert!(said.contains("twice the 2 CPUs"), "{said}");
-        let (seats, engine) = machine(3);
         CellCpu.becomes(0);
-        let _handlers = engine.cpu(CpuId(2 * CPUS)).unwrap();
+        let _own = engine.cpu(CpuId(0)).unwrap();
         let said = refused(|| seats.come(engine, CPUS));
         assert!(said.contains("taken"), "{said}");
         let (seats, engine) = machine(2);
-        let said = refused(|| seats.come(engine, u16::MAX));
-        assert!(said.contains("twice the 65535 CPUs"), "{said}");
+        let _handlers = engine.cpu(CpuId(CPUS)).unwrap();
+        let said = refused(|| seats.come(engine, CPUS));
+        assert!(said.contains("taken"), "{said}");
+        let (seats, engine) = machine(1);
+        CellCpu.becomes(0);
+        for others in 0..CPUS {
+            drop(engine.cpu(CpuId(others)).unwrap());
+        }
+        seats.come(engine, u16::MAX);
+        assert_eq!(seats.with(|own| own.id()), CpuId(0));
     }
 
     #[test]

@@ -37,8 +37,9 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use framewright::platform::MapError;
-use framewright::{Context, Frame, Page, PageRange, Run};
-use write::{empty, fill, fill_each};
+pub use framewright::platform::TableSource;
+use framewright::{Frame, Page, PageAccess, PageRange, Run};
+use write::{empty, empty_many, fill, fill_each};
 
 /// The entries of a table: 4096 bytes of 8.
 pub const ENTRIES: usize = 512;
@@ -59,15 +60,6 @@ pub trait PhysMap {
     fn known_tables(&self) -> Option<&KnownTables> {
         None
     }
-}
-
-/// Where page tables come from. It is asked while the engine maps, so it must not ask the engine's ranges.
-pub trait TableSource {
-    /// A frame of any contents for a table, or `None`.
-    fn take_table(&self, context: Context) -> Option<Frame>;
-
-    /// Takes back a frame that became no table after all.
-    fn give_back(&self, frame: Frame);
 }
 
 /// A page table, by its root: where its tables lie, and how its entries are written.
@@ -152,14 +144,20 @@ impl<M: PhysMap, E: EntryFormat> EntryTables<M, E> {
         &self,
         at: Page,
         frames: Run,
-        access: E::Access,
-        source: &impl TableSource,
-        context: Context,
+        access: PageAccess,
+        source: &mut impl TableSource,
     ) -> Result<(), MapError> {
-        if self.fill_run(self.known_table(at, frames.frames()), at, frames, access) {
+        if self.map_known(at, frames, access) {
             return Ok(());
         }
-        self.map_slow(at, frames, access, source, context)
+        self.map_slow(at, frames, access, source)
+    }
+
+    /// The same if the CPU remembers the table. If not it has done nothing, and returns false.
+    #[inline(always)]
+    #[must_use]
+    pub fn map_known(&self, at: Page, frames: Run, access: PageAccess) -> bool {
+        self.fill_run(self.known_table(at, frames.frames()), at, frames, access)
     }
 
     /// Maps a page to each frame, wherever it lies, from `at` on.
@@ -171,19 +169,21 @@ impl<M: PhysMap, E: EntryFormat> EntryTables<M, E> {
         &self,
         at: Page,
         frames: &[Frame],
-        access: E::Access,
-        source: &impl TableSource,
-        context: Context,
+        access: PageAccess,
+        source: &mut impl TableSource,
     ) -> Result<(), (u64, MapError)> {
-        if self.fill_frames(
-            self.known_table(at, frames.len() as u64),
-            at,
-            frames,
-            access,
-        ) {
+        if self.map_frames_known(at, frames, access) {
             return Ok(());
         }
-        self.map_each(at, frames, access, source, context)
+        self.map_each(at, frames, access, source)
+    }
+
+    /// The same if the CPU remembers the table. If not it has done nothing, and returns false.
+    #[inline(always)]
+    #[must_use]
+    pub fn map_frames_known(&self, at: Page, frames: &[Frame], access: PageAccess) -> bool {
+        let table = self.known_table(at, frames.len() as u64);
+        self.fill_frames(table, at, frames, access)
     }
 
     /// The same where the CPU does not know the table.
@@ -192,9 +192,8 @@ impl<M: PhysMap, E: EntryFormat> EntryTables<M, E> {
         &self,
         at: Page,
         frames: &[Frame],
-        access: E::Access,
-        source: &impl TableSource,
-        context: Context,
+        access: PageAccess,
+        source: &mut impl TableSource,
     ) -> Result<(), (u64, MapError)> {
         if self.fill_frames(self.find_table(at, frames.len() as u64), at, frames, access) {
             return Ok(());
@@ -202,7 +201,7 @@ impl<M: PhysMap, E: EntryFormat> EntryTables<M, E> {
         for (nth, &frame) in (0..).zip(frames) {
             let page = at.0.checked_add(nth).ok_or((nth, MapError::Page(at)))?;
             let run = Run::new(frame, 1).ok_or((nth, MapError::Frame(frame)))?;
-            let mapped = self.map(Page(page), run, access, source, context);
+            let mapped = self.map(Page(page), run, access, source);
             mapped.map_err(|error| (nth, error))?;
         }
         Ok(())
@@ -210,7 +209,7 @@ impl<M: PhysMap, E: EntryFormat> EntryTables<M, E> {
 
     /// Writes the entries of a run's pages, if that is their table and entries can name the frames.
     #[inline(always)]
-    fn fill_run(&self, table: Option<Frame>, at: Page, frames: Run, access: E::Access) -> bool {
+    fn fill_run(&self, table: Option<Frame>, at: Page, frames: Run, access: PageAccess) -> bool {
         let Some(table) = table.filter(|_| frames.end().0 <= E::FRAMES_MAX) else {
             return false;
         };
@@ -226,7 +225,7 @@ impl<M: PhysMap, E: EntryFormat> EntryTables<M, E> {
         table: Option<Frame>,
         at: Page,
         frames: &[Frame],
-        access: E::Access,
+        access: PageAccess,
     ) -> bool {
         let all_bits = frames.iter().fold(0, |bits, frame| bits | frame.0);
         let Some(table) = table.filter(|_| all_bits < E::FRAMES_MAX) else {
@@ -272,14 +271,13 @@ impl<M: PhysMap, E: EntryFormat> EntryTables<M, E> {
         &self,
         at: Page,
         frames: Run,
-        access: E::Access,
-        source: &impl TableSource,
-        context: Context,
+        access: PageAccess,
+        source: &mut impl TableSource,
     ) -> Result<(), MapError> {
         if self.fill_run(self.find_table(at, frames.frames()), at, frames, access) {
             return Ok(());
         }
-        self.map_pieces(at, frames, access, source, context)
+        self.map_pieces(at, frames, access, source)
     }
 
     /// The same where tables may be missing, or pages be huge.
@@ -287,9 +285,8 @@ impl<M: PhysMap, E: EntryFormat> EntryTables<M, E> {
         &self,
         at: Page,
         frames: Run,
-        access: E::Access,
-        source: &impl TableSource,
-        context: Context,
+        access: PageAccess,
+        source: &mut impl TableSource,
     ) -> Result<(), MapError> {
         let count = frames.frames();
         if frames.end().0 > E::FRAMES_MAX {
@@ -301,9 +298,9 @@ impl<M: PhysMap, E: EntryFormat> EntryTables<M, E> {
         }
         // All tables first, so that what fails has written no entry of a page (PT2).
         for (page, pages, frame) in pieces(at, end, frames) {
-            let entry = self.bring_to(page, source, context)?;
+            let entry = self.bring_to(page, source)?;
             if !(fits_huge(pages, frame) && entry.load(Relaxed) == EMPTY) {
-                self.below(entry, page, source, context)?;
+                self.below(entry, page, source)?;
             }
         }
         for (page, pages, frame) in pieces(at, end, frames) {
@@ -314,22 +311,17 @@ impl<M: PhysMap, E: EntryFormat> EntryTables<M, E> {
 
     /// The entry of the 2 MiB around a page, with the tables down to it.
     #[inline]
-    fn bring_to(
-        &self,
-        page: Page,
-        source: &impl TableSource,
-        context: Context,
-    ) -> Result<&AtomicU64, MapError> {
+    fn bring_to(&self, page: Page, source: &mut impl TableSource) -> Result<&AtomicU64, MapError> {
         let mut table = self.phys.table(self.root);
         for level in (2..E::LEVELS).rev() {
-            table = self.below(&table[index(page, level)], page, source, context)?;
+            table = self.below(&table[index(page, level)], page, source)?;
         }
         Ok(&table[index(page, 1)])
     }
 
     /// Maps pages of one table, which is there unless they are huge.
     #[inline]
-    fn map_piece(&self, page: Page, pages: u64, frame: Frame, access: E::Access) {
+    fn map_piece(&self, page: Page, pages: u64, frame: Frame, access: PageAccess) {
         let Some(entry) = self.huge_entry(page) else {
             debug_assert!(false, "the tables are there");
             return;
@@ -353,13 +345,12 @@ impl<M: PhysMap, E: EntryFormat> EntryTables<M, E> {
         &self,
         entry: &AtomicU64,
         page: Page,
-        source: &impl TableSource,
-        context: Context,
+        source: &mut impl TableSource,
     ) -> Result<&TablePage, MapError> {
         // Acquire pairs with the Release of the CPU that brought the table: its entries are zero.
         let mut found = E::from_bits(entry.load(Acquire));
         if !found.is_present() {
-            found = self.bring(entry, source, context)?;
+            found = self.bring(entry, source)?;
         }
         if found.is_huge() {
             return Err(MapError::Page(page));
@@ -369,13 +360,8 @@ impl<M: PhysMap, E: EntryFormat> EntryTables<M, E> {
 
     /// Brings a table for an empty entry, unless another CPU does so at the same time.
     #[cold]
-    fn bring(
-        &self,
-        entry: &AtomicU64,
-        source: &impl TableSource,
-        context: Context,
-    ) -> Result<E, MapError> {
-        let frame = source.take_table(context).ok_or(MapError::NoMemory)?;
+    fn bring(&self, entry: &AtomicU64, source: &mut impl TableSource) -> Result<E, MapError> {
+        let frame = source.take_table().ok_or(MapError::NoMemory)?;
         for word in self.phys.table(frame) {
             word.store(EMPTY, Relaxed);
         }
@@ -388,7 +374,7 @@ impl<M: PhysMap, E: EntryFormat> EntryTables<M, E> {
         entry: &AtomicU64,
         before: u64,
         frame: Frame,
-        source: &impl TableSource,
+        source: &mut impl TableSource,
     ) -> E {
         let table = E::table(frame);
         // Release: a CPU that sees the table sees its entries.
@@ -407,29 +393,19 @@ impl<M: PhysMap, E: EntryFormat> EntryTables<M, E> {
     /// # Errors
     /// [`MapError::NoMemory`] if the source has no frame for that. Each page is as it was.
     #[inline]
-    pub fn unmap(
-        &self,
-        range: PageRange,
-        source: &impl TableSource,
-        context: Context,
-    ) -> Result<(), MapError> {
+    pub fn unmap(&self, range: PageRange, source: &mut impl TableSource) -> Result<(), MapError> {
         if let Some(table) = self.known_table(range.start(), range.pages()) {
             empty(self.entries_in(table, range.start(), range.pages()));
             return Ok(());
         }
-        self.unmap_slow(range, source, context)
+        self.unmap_slow(range, source)
     }
 
     /// The same where the CPU does not know the table, or pages are huge.
     #[inline(never)]
-    fn unmap_slow(
-        &self,
-        range: PageRange,
-        source: &impl TableSource,
-        context: Context,
-    ) -> Result<(), MapError> {
+    fn unmap_slow(&self, range: PageRange, source: &mut impl TableSource) -> Result<(), MapError> {
         if let Some(table) = self.find_table(range.start(), range.pages()) {
-            empty(self.entries_in(table, range.start(), range.pages()));
+            empty_many(self.entries_in(table, range.start(), range.pages()));
             return Ok(());
         }
         if range.is_empty() {
@@ -441,10 +417,10 @@ impl<M: PhysMap, E: EntryFormat> EntryTables<M, E> {
         }
         // Only the pages at the two ends can lie in 2 MiB that reach out.
         if !first.0.is_multiple_of(HUGE_PAGES) {
-            self.split(first, source, context)?;
+            self.split(first, source)?;
         }
         if !range.end().0.is_multiple_of(HUGE_PAGES) {
-            self.split(last, source, context)?;
+            self.split(last, source)?;
         }
         self.clear(first, range.end().0);
         Ok(())
@@ -466,15 +442,10 @@ impl<M: PhysMap, E: EntryFormat> EntryTables<M, E> {
 
     /// Turns the 2 MiB around a page into 512 pages, if it is mapped so.
     #[inline]
-    fn split(
-        &self,
-        page: Page,
-        source: &impl TableSource,
-        context: Context,
-    ) -> Result<(), MapError> {
+    fn split(&self, page: Page, source: &mut impl TableSource) -> Result<(), MapError> {
         match self.huge_entry(page) {
             Some(entry) if E::from_bits(entry.load(Acquire)).is_huge() => {
-                self.split_entry(entry, source, context)
+                self.split_entry(entry, source)
             }
             _ => Ok(()),
         }
@@ -484,11 +455,10 @@ impl<M: PhysMap, E: EntryFormat> EntryTables<M, E> {
     fn split_entry(
         &self,
         entry: &AtomicU64,
-        source: &impl TableSource,
-        context: Context,
+        source: &mut impl TableSource,
     ) -> Result<(), MapError> {
         let huge = E::from_bits(entry.load(Acquire));
-        let frame = source.take_table(context).ok_or(MapError::NoMemory)?;
+        let frame = source.take_table().ok_or(MapError::NoMemory)?;
         for (word, number) in self.phys.table(frame).iter().zip(huge.frame().0..) {
             word.store(E::page(Frame(number), huge.access()).bits(), Relaxed);
         }
@@ -509,7 +479,7 @@ impl<M: PhysMap, E: EntryFormat> EntryTables<M, E> {
                 } else if found.is_present() {
                     let first = index(page, 0);
                     let table = self.phys.table(found.frame());
-                    empty(&table[first..first + pages as usize]);
+                    empty_many(&table[first..first + pages as usize]);
                 }
             }
             page = Page(page.0 + pages);
@@ -518,7 +488,7 @@ impl<M: PhysMap, E: EntryFormat> EntryTables<M, E> {
 
     /// The frame that a page shows, and the access it grants.
     #[must_use]
-    pub fn translate(&self, page: Page) -> Option<(Frame, E::Access)> {
+    pub fn translate(&self, page: Page) -> Option<(Frame, PageAccess)> {
         if !is_canonical::<E>(page) {
             return None;
         }
@@ -533,6 +503,22 @@ impl<M: PhysMap, E: EntryFormat> EntryTables<M, E> {
         let table = self.phys.table(found.frame());
         let found = E::from_bits(table[index(page, 0)].load(Acquire));
         found.is_present().then(|| (found.frame(), found.access()))
+    }
+
+    /// How many tables there are below the root. A walk of all of them; CPUs may bring others meanwhile.
+    #[must_use]
+    pub fn count_tables(&self) -> u64 {
+        self.count_below(self.root, E::LEVELS - 1)
+    }
+
+    fn count_below(&self, table: Frame, level: u32) -> u64 {
+        let words = self.phys.table(table).iter();
+        let entries = words.map(|word| E::from_bits(word.load(Acquire)));
+        let below = |entry: E| match level {
+            1 => 1,
+            _ => 1 + self.count_below(entry.frame(), level - 1),
+        };
+        entries.filter(|entry| entry.is_table()).map(below).sum()
     }
 
     /// Whether a page is part of a mapping of 2 MiB.

@@ -8,9 +8,9 @@
 //!
 //! A and D are set from the start. A hart that does not set them itself faults where they are not.
 //! Whether caches keep what is read says the machine for each physical address, not the entry (that would be
-//! the extension Svpbmt). So there is no access for devices: [`SvAccess::DATA`] is right for them.
+//! the extension Svpbmt). So an entry says nothing of caches: a device is uncached by its address, and memory never is.
 
-use framewright::Frame;
+use framewright::{Frame, PageAccess};
 use framewright_paging::entry::EntryFormat;
 
 const VALID: u64 = 1;
@@ -20,35 +20,22 @@ const EXECUTE: u64 = 1 << 3;
 const ACCESSED: u64 = 1 << 6;
 const WRITTEN: u64 = 1 << 7;
 
-/// The low bits, which say what an entry is.
-const ACCESS_MASK: u64 = 0x3ff;
 const FRAME_SHIFT: u32 = 10;
 const FRAME_BITS: u32 = 44;
 
-/// What an access through a mapping may do. No mapping is for user mode.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SvAccess(u64);
-
-impl SvAccess {
-    /// Read and write, no execution: what the engine's areas are.
-    pub const DATA: Self = Self(VALID | READ | WRITE | ACCESSED | WRITTEN);
-    /// Read alone.
-    pub const READ: Self = Self(VALID | READ | ACCESSED);
-    /// Read and execution: the text of a module. Each hart executes `fence.i` before it executes it.
-    pub const TEXT: Self = Self(VALID | READ | EXECUTE | ACCESSED);
-    /// Everything: a kernel's own image, where it is not divided.
-    pub const ALL: Self = Self(Self::DATA.0 | EXECUTE);
-
-    /// Whether it lets an access of this kind through.
-    #[must_use]
-    pub const fn grants(self, access: FaultedAccess) -> bool {
-        let asked = match access {
-            FaultedAccess::Fetch => EXECUTE,
-            FaultedAccess::Load => READ,
-            FaultedAccess::Store => WRITE,
-        };
-        self.0 & asked != 0
+/// The bits for an access. No mapping is for user mode. Before a hart executes what was written as data, it executes `fence.i`.
+#[inline(always)]
+const fn bits_of(access: PageAccess) -> u64 {
+    if access.is_data() {
+        return VALID | READ | WRITE | ACCESSED | WRITTEN;
     }
+    let writable = if access.is_writable() {
+        WRITE | WRITTEN
+    } else {
+        0
+    };
+    let executable = if access.is_executable() { EXECUTE } else { 0 };
+    VALID | READ | ACCESSED | writable | executable
 }
 
 /// What an instruction that faulted wanted.
@@ -73,6 +60,16 @@ impl FaultedAccess {
             _ => None,
         }
     }
+
+    /// Whether a mapping with that access lets it through.
+    #[must_use]
+    pub const fn is_granted_by(self, access: PageAccess) -> bool {
+        match self {
+            Self::Fetch => access.is_executable(),
+            Self::Load => true,
+            Self::Store => access.is_writable(),
+        }
+    }
 }
 
 /// The value of an entry in a table of Sv39 (3 levels) or Sv48 (4), which are alike.
@@ -83,14 +80,12 @@ impl<const LEVELS: u32> SvEntry<LEVELS> {
     /// An entry that maps by itself: a page, of 4 KiB in the last level, of 2 MiB in the one before, of 1 GiB above.
     #[inline(always)]
     #[must_use]
-    pub const fn leaf(frame: Frame, access: SvAccess) -> Self {
-        Self(frame.0 << FRAME_SHIFT | access.0)
+    pub const fn leaf(frame: Frame, access: PageAccess) -> Self {
+        Self(frame.0 << FRAME_SHIFT | bits_of(access))
     }
 }
 
 impl<const LEVELS: u32> EntryFormat for SvEntry<LEVELS> {
-    type Access = SvAccess;
-
     const LEVELS: u32 = LEVELS;
     /// 56 bits of physical address.
     const FRAMES_MAX: u64 = 1 << FRAME_BITS;
@@ -106,12 +101,12 @@ impl<const LEVELS: u32> EntryFormat for SvEntry<LEVELS> {
     }
 
     #[inline(always)]
-    fn page(frame: Frame, access: SvAccess) -> Self {
+    fn page(frame: Frame, access: PageAccess) -> Self {
         Self::leaf(frame, access)
     }
 
     #[inline(always)]
-    fn huge(frame: Frame, access: SvAccess) -> Self {
+    fn huge(frame: Frame, access: PageAccess) -> Self {
         Self::leaf(frame, access)
     }
 
@@ -142,8 +137,8 @@ impl<const LEVELS: u32> EntryFormat for SvEntry<LEVELS> {
     }
 
     #[inline(always)]
-    fn access(self) -> SvAccess {
-        SvAccess(self.0 & ACCESS_MASK)
+    fn access(self) -> PageAccess {
+        PageAccess::new(self.0 & WRITE != 0, self.0 & EXECUTE != 0)
     }
 }
 
@@ -155,7 +150,7 @@ mod tests {
 
     #[test]
     fn an_entry_keeps_its_frame_and_its_access() {
-        for access in [SvAccess::DATA, SvAccess::READ, SvAccess::TEXT] {
+        for access in [PageAccess::DATA, PageAccess::READ, PageAccess::TEXT] {
             for number in [0, 512, Sv39Entry::FRAMES_MAX - 512] {
                 let leaf = Sv39Entry::page(Frame(number), access);
                 assert!(leaf.is_present() && leaf.is_huge() && !leaf.is_table());
@@ -173,9 +168,9 @@ mod tests {
     /// The bits as the manual numbers them.
     #[test]
     fn the_bits_are_the_machines() {
-        let data = SvEntry::<4>::page(Frame(0x12345), SvAccess::DATA);
+        let data = SvEntry::<4>::page(Frame(0x12345), PageAccess::DATA);
         assert_eq!(data.bits(), 0x12345 << 10 | 0b1100_0111);
-        let text = Sv39Entry::huge(Frame(0x200), SvAccess::TEXT);
+        let text = Sv39Entry::huge(Frame(0x200), PageAccess::TEXT);
         assert_eq!(text.bits(), 0x200 << 10 | 0b0100_1011);
         assert_eq!(Sv39Entry::table(Frame(7)).bits(), 7 << 10 | 1);
     }
@@ -183,11 +178,12 @@ mod tests {
     #[test]
     fn an_access_is_granted_by_its_bit() {
         use FaultedAccess::{Fetch, Load, Store};
-        let granted = |access: SvAccess| [Fetch, Load, Store].map(|kind| access.grants(kind));
-        assert_eq!(granted(SvAccess::DATA), [false, true, true]);
-        assert_eq!(granted(SvAccess::READ), [false, true, false]);
-        assert_eq!(granted(SvAccess::TEXT), [true, true, false]);
-        assert_eq!(granted(SvAccess::ALL), [true; 3]);
+        let granted =
+            |access: PageAccess| [Fetch, Load, Store].map(|kind| kind.is_granted_by(access));
+        assert_eq!(granted(PageAccess::DATA), [false, true, true]);
+        assert_eq!(granted(PageAccess::READ), [false, true, false]);
+        assert_eq!(granted(PageAccess::TEXT), [true, true, false]);
+        assert_eq!(granted(PageAccess::ALL), [true; 3]);
         let kinds = [12, 13, 15].map(FaultedAccess::of_cause);
         assert_eq!(kinds, [Some(Fetch), Some(Load), Some(Store)]);
         // An access fault, a system call, the timer.

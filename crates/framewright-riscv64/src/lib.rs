@@ -9,7 +9,7 @@
 //! | `firmware` | calls of the firmware (SBI): timer, interrupts of other harts, their start | in a kernel |
 //! | [`shootdown`] | flush and barrier on all CPUs, by generations | yes, and by loom |
 //! | [`cells`] | a value that is set once, a value for each CPU | yes |
-//! | [`seats`] | each CPU's seats in the engine: for its requests, for page tables, for handlers | yes |
+//! | [`seats`] | each CPU's seats in the engine: for its requests, for handlers | yes |
 //! | [`direct`] | physical memory at a fixed distance | yes |
 //!
 //! The last four are those of `framewright-paging`, which every architecture shares; so is the walk of `tables`.

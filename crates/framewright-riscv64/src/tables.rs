@@ -24,10 +24,9 @@
 //! # Locks
 //! None.
 
-use crate::entry::{FaultedAccess, SvAccess, SvEntry};
-use core::cell::Cell;
+use crate::entry::{FaultedAccess, SvEntry};
 use framewright::platform::MapError;
-use framewright::{Context, Frame, Page, PageRange, Run};
+use framewright::{Context, Frame, Page, PageAccess, PageRange, Run};
 use framewright_paging::tables::EntryTables;
 pub use framewright_paging::tables::{
     CpuMap, CpusTables, ENTRIES, KnownTables, PhysMap, TablePage, TableSource,
@@ -59,27 +58,23 @@ pub type Sv48Tables<M, F> = SvTables<M, F, 4>;
 
 /// A source that notes whether it was asked.
 struct NotingSource<'s, S> {
-    source: &'s S,
-    was_asked: Cell<bool>,
+    source: &'s mut S,
+    was_asked: bool,
 }
 
 impl<S: TableSource> TableSource for NotingSource<'_, S> {
-    fn take_table(&self, context: Context) -> Option<Frame> {
-        self.was_asked.set(true);
-        self.source.take_table(context)
+    #[inline(always)]
+    fn context(&self) -> Context {
+        self.source.context()
     }
 
-    fn give_back(&self, frame: Frame) {
+    fn take_table(&mut self) -> Option<Frame> {
+        self.was_asked = true;
+        self.source.take_table()
+    }
+
+    fn give_back(&mut self, frame: Frame) {
         self.source.give_back(frame);
-    }
-}
-
-impl<'s, S> NotingSource<'s, S> {
-    const fn new(source: &'s S) -> Self {
-        Self {
-            source,
-            was_asked: Cell::new(false),
-        }
     }
 }
 
@@ -115,13 +110,31 @@ impl<M: PhysMap, F: TableFence, const LEVELS: u32> SvTables<M, F, LEVELS> {
         &self,
         at: Page,
         frames: Run,
-        access: SvAccess,
-        source: &impl TableSource,
-        context: Context,
+        access: PageAccess,
+        source: &mut impl TableSource,
     ) -> Result<(), MapError> {
-        let noting = NotingSource::new(source);
-        self.tables.map(at, frames, access, &noting, context)?;
-        self.fence(at, frames.frames(), noting.was_asked.get());
+        if self.tables.map_known(at, frames, access) {
+            self.fence(at, frames.frames(), false);
+            return Ok(());
+        }
+        self.map_noting(at, frames, access, source)
+    }
+
+    /// The same where a table may be missing.
+    #[inline(never)]
+    fn map_noting(
+        &self,
+        at: Page,
+        frames: Run,
+        access: PageAccess,
+        source: &mut impl TableSource,
+    ) -> Result<(), MapError> {
+        let mut noting = NotingSource {
+            source,
+            was_asked: false,
+        };
+        self.tables.map(at, frames, access, &mut noting)?;
+        self.fence(at, frames.frames(), noting.was_asked);
         Ok(())
     }
 
@@ -134,14 +147,31 @@ impl<M: PhysMap, F: TableFence, const LEVELS: u32> SvTables<M, F, LEVELS> {
         &self,
         at: Page,
         frames: &[Frame],
-        access: SvAccess,
-        source: &impl TableSource,
-        context: Context,
+        access: PageAccess,
+        source: &mut impl TableSource,
     ) -> Result<(), (u64, MapError)> {
-        let noting = NotingSource::new(source);
-        let mapped = self.tables.map_frames(at, frames, access, &noting, context);
+        if self.tables.map_frames_known(at, frames, access) {
+            self.fence(at, frames.len() as u64, false);
+            return Ok(());
+        }
+        self.map_frames_noting(at, frames, access, source)
+    }
+
+    #[inline(never)]
+    fn map_frames_noting(
+        &self,
+        at: Page,
+        frames: &[Frame],
+        access: PageAccess,
+        source: &mut impl TableSource,
+    ) -> Result<(), (u64, MapError)> {
+        let mut noting = NotingSource {
+            source,
+            was_asked: false,
+        };
+        let mapped = (self.tables).map_frames(at, frames, access, &mut noting);
         let pages = mapped.map_or_else(|(done, _)| done, |()| frames.len() as u64);
-        self.fence(at, pages, noting.was_asked.get());
+        self.fence(at, pages, noting.was_asked);
         mapped
     }
 
@@ -160,13 +190,8 @@ impl<M: PhysMap, F: TableFence, const LEVELS: u32> SvTables<M, F, LEVELS> {
     /// # Errors
     /// As of [`EntryTables::unmap`].
     #[inline]
-    pub fn unmap(
-        &self,
-        range: PageRange,
-        source: &impl TableSource,
-        context: Context,
-    ) -> Result<(), MapError> {
-        self.tables.unmap(range, source, context)
+    pub fn unmap(&self, range: PageRange, source: &mut impl TableSource) -> Result<(), MapError> {
+        self.tables.unmap(range, source)
     }
 
     /// For the handler of a page fault: whether the page's entry grants the access. Then the hart had kept an entry
@@ -177,7 +202,7 @@ impl<M: PhysMap, F: TableFence, const LEVELS: u32> SvTables<M, F, LEVELS> {
     #[must_use]
     pub fn was_stale(&self, page: Page, access: FaultedAccess) -> bool {
         let found = self.tables.translate(page);
-        let is_granted = found.is_some_and(|(_, granted)| granted.grants(access));
+        let is_granted = found.is_some_and(|(_, granted)| access.is_granted_by(granted));
         if is_granted {
             self.fence.fence_all();
         }
@@ -186,8 +211,14 @@ impl<M: PhysMap, F: TableFence, const LEVELS: u32> SvTables<M, F, LEVELS> {
 
     /// The frame that a page shows, and the access it grants.
     #[must_use]
-    pub fn translate(&self, page: Page) -> Option<(Frame, SvAccess)> {
+    pub fn translate(&self, page: Page) -> Option<(Frame, PageAccess)> {
         self.tables.translate(page)
+    }
+
+    /// How many tables there are below the root, as [`EntryTables::count_tables`].
+    #[must_use]
+    pub fn count_tables(&self) -> u64 {
+        self.tables.count_tables()
     }
 
     /// Whether a page is part of a mapping of 2 MiB.

@@ -9,10 +9,10 @@
 
 use framewright::frame::{Seat, Zone, ZoneLayout};
 use framewright::kv::{Kv, KvLayout, KvRequest, KvSeat};
-use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};
+use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform, TableSource};
 use framewright::policy::{Config, RangeConfig};
 use framewright::vrange::{Space, SpaceLayout};
-use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
+use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageAccess, PageRange, Run};
 use framewright_lines::{Access, AtomicU64, Ordering::Relaxed, record};
 use std::collections::BTreeMap;
 
@@ -31,7 +31,13 @@ impl FramePlatform for LinesPlatform {
 }
 
 impl RangePlatform for LinesPlatform {
-    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
+    fn map(
+        &self,
+        _at: Page,
+        _frames: Run,
+        _access: PageAccess,
+        _tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         Ok(())
     }
 

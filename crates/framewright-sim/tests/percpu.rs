@@ -9,9 +9,9 @@
 use framewright::engine::{Cpu, Engine, EngineLayout};
 use framewright::frame::AllocError;
 use framewright::kv::{KvError, KvFreeError, KvLayout, KvRequest};
-use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};
+use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform, TableSource};
 use framewright::vrange::{AreaRequest, RangeError};
-use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
+use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageAccess, PageRange, Run};
 use framewright_sim::Random;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -101,7 +101,13 @@ impl FramePlatform for UnitBoard {
 }
 
 impl RangePlatform for UnitBoard {
-    fn map(&self, at: Page, frames: Run, _context: Context) -> Result<(), MapError> {
+    fn map(
+        &self,
+        at: Page,
+        frames: Run,
+        _access: PageAccess,
+        _tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         let mut board = self.lock();
         if is_due(&mut board.map_fails) {
             return Err(MapError::NoMemory);

@@ -7,10 +7,10 @@
 //! lazy pages than the bound allows.
 #![cfg(shuttle)]
 
-use framewright::platform::{FramePlatform, MapError, RangePlatform};
+use framewright::platform::{FramePlatform, MapError, RangePlatform, TableSource};
 use framewright::policy::RangeConfig;
 use framewright::vrange::{AreaRequest, RangeSeat, Space, SpaceLayout};
-use framewright::{Context, CpuId, Page, PageRange, Run};
+use framewright::{CpuId, Page, PageAccess, PageRange, Run};
 use framewright_sim::Random;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::sync::Mutex;
@@ -53,7 +53,13 @@ fn part(range: PageRange) -> std::ops::Range<usize> {
 }
 
 impl RangePlatform for ShuttlePages {
-    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
+    fn map(
+        &self,
+        _at: Page,
+        _frames: Run,
+        _access: PageAccess,
+        _tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         Err(MapError::NoMemory)
     }
 

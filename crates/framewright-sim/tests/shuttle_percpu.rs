@@ -9,8 +9,8 @@
 
 use framewright::engine::{Cpu, Engine, EngineLayout};
 use framewright::kv::KvLayout;
-use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};
-use framewright::{Addr, Context, CpuId, Frame, Page, PageRange, Run};
+use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform, TableSource};
+use framewright::{Addr, Context, CpuId, Frame, Page, PageAccess, PageRange, Run};
 use framewright_sim::Random;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config as ShuttleConfig, Runner, thread};
@@ -76,7 +76,13 @@ impl FramePlatform for ShuttleUnits {
 }
 
 impl RangePlatform for ShuttleUnits {
-    fn map(&self, at: Page, frames: Run, _context: Context) -> Result<(), MapError> {
+    fn map(
+        &self,
+        at: Page,
+        frames: Run,
+        _access: PageAccess,
+        _tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         thread::yield_now();
         let mut shadow = self.lock();
         let frame = frames.start().0;

@@ -11,10 +11,10 @@ use framewright::engine::{Cpu, Engine, EngineLayout};
 use framewright::frame::ZoneLayout;
 use framewright::kv::KvLayout;
 use framewright::kv::KvRequest;
-use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};
+use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform, TableSource};
 use framewright::policy::Effort;
 use framewright::vrange::{AreaRequest, RangeFreeError};
-use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
+use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageAccess, PageRange, Run};
 use framewright_sim::Random;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config as ShuttleConfig, Runner, thread};
@@ -79,7 +79,13 @@ impl FramePlatform for UnwindingBoard {
 }
 
 impl RangePlatform for UnwindingBoard {
-    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
+    fn map(
+        &self,
+        _at: Page,
+        _frames: Run,
+        _access: PageAccess,
+        _tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         self.called();
         Ok(())
     }

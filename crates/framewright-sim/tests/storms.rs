@@ -5,10 +5,10 @@
 
 use framewright::frame::{Zone, ZoneLayout};
 use framewright::kv::{Kv, KvLayout, KvRequest};
-use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};
+use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform, TableSource};
 use framewright::policy::{Config, Effort, RangeConfig};
 use framewright::vrange::{AreaRequest, Space, SpaceLayout};
-use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
+use framewright::{Addr, CpuId, Frame, Mobility, Order, Page, PageAccess, PageRange, Run};
 use std::sync::Barrier as Meeting;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -37,7 +37,13 @@ impl FramePlatform for &CountingHost {
 }
 
 impl RangePlatform for &CountingHost {
-    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
+    fn map(
+        &self,
+        _at: Page,
+        _frames: Run,
+        _access: PageAccess,
+        _tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         Ok(())
     }
 

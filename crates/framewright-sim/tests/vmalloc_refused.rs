@@ -3,10 +3,12 @@
 //! And a space has one source of frames.
 
 use framewright::frame::{AllocError, FrameSource, Seats, Zone, ZoneLayout};
-use framewright::platform::{FramePlatform, MapError, RangePlatform, SingleThread};
+use framewright::platform::{FramePlatform, MapError, RangePlatform, SingleThread, TableSource};
 use framewright::policy::{Config, RangeConfig};
 use framewright::vrange::{AreaRequest, RangeError, RangeSeat, Space, SpaceLayout};
-use framewright::{Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run, SetupError};
+use framewright::{
+    Context, CpuId, Frame, Mobility, Order, Page, PageAccess, PageRange, Run, SetupError,
+};
 use framewright_sim::{MachineCall, Paging, PoolFrames, Random};
 
 const START: Page = Page(1 << 20);
@@ -168,7 +170,13 @@ impl FramePlatform for Unmapped {
 }
 
 impl RangePlatform for Unmapped {
-    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
+    fn map(
+        &self,
+        _at: Page,
+        _frames: Run,
+        _access: PageAccess,
+        _tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         Ok(())
     }
 

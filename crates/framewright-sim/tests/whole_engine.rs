@@ -10,10 +10,10 @@
 use framewright::engine::{Cpu, Engine, EngineLayout};
 use framewright::frame::ZoneLayout;
 use framewright::kv::{KvLayout, KvRequest};
-use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};
+use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform, TableSource};
 use framewright::policy::{Config, Effort, RangeConfig};
 use framewright::vrange::{AreaRequest, RangeError};
-use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
+use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageAccess, PageRange, Run};
 use framewright_sim::Random;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -116,7 +116,13 @@ impl FramePlatform for WatchedBoard {
 }
 
 impl RangePlatform for WatchedBoard {
-    fn map(&self, at: Page, frames: Run, _context: Context) -> Result<(), MapError> {
+    fn map(
+        &self,
+        at: Page,
+        frames: Run,
+        _access: PageAccess,
+        _tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         let left = self.0.fails.load(SeqCst);
         if left != 0 {
             self.0.fails.store(left - 1, SeqCst);

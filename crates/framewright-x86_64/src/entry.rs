@@ -4,9 +4,9 @@
 //!  63   52 51                                  12 11   7 4 3 1 0
 //!  NX  ...  frame number of a page or of a table   ... H C T W P
 //! ```
-//! P present, W writable, T write-through, C uncached, H huge (2 MiB, in the third level).
+//! P present, W writable, T and C the caching, by the page-attribute table, H huge (2 MiB, in the third level).
 
-use framewright::Frame;
+use framewright::{Frame, PageAccess};
 use framewright_paging::entry::EntryFormat;
 
 const PRESENT: u64 = 1;
@@ -22,19 +22,35 @@ const FRAME_MASK: u64 = ((1 << 52) - 1) & !0xfff;
 /// The frames that an entry can name: 2^40 of 4 KiB are 52 bits of address.
 pub const FRAMES_MAX: u64 = 1 << 40;
 
-/// What an access through a mapping may do, and whether caches keep what it reads.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PageAccess(u64);
+/// The model-specific register of the page-attribute table, and what a kernel writes there on each CPU before it maps anything as
+/// [write-combining](PageAccess::write_combining): that in the place of write-through, and all else as the CPU starts.
+pub const PAGE_ATTRIBUTES: (u32, u64) = (0x277, 0x0007_0406_0007_0106);
 
-impl PageAccess {
-    /// Read and write, no execution: what the engine's areas are.
-    pub const DATA: Self = Self(PRESENT | WRITABLE | NO_EXECUTE);
-    /// Read alone.
-    pub const READ: Self = Self(PRESENT | NO_EXECUTE);
-    /// Read and execution: the text of a module.
-    pub const TEXT: Self = Self(PRESENT);
-    /// Read and write past all caches: registers of devices \[`ioremap`\].
-    pub const DEVICE: Self = Self(PRESENT | WRITABLE | NO_EXECUTE | WRITE_THROUGH | UNCACHED);
+/// The bits for an access. Write-combining is the entry of the page-attribute table that Linux has for it too, the one with T
+/// alone.
+#[inline(always)]
+const fn bits_of(access: PageAccess) -> u64 {
+    if access.is_data() {
+        return PRESENT | WRITABLE | NO_EXECUTE;
+    }
+    other_bits(access)
+}
+
+#[cold]
+#[inline(never)] // so that the usual access takes no more than a look
+const fn other_bits(access: PageAccess) -> u64 {
+    let writable = if access.is_writable() { WRITABLE } else { 0 };
+    let executable = if access.is_executable() {
+        0
+    } else {
+        NO_EXECUTE
+    };
+    let caching = match (access.is_uncached(), access.is_write_combining()) {
+        (false, false) => 0,
+        (false, true) => WRITE_THROUGH,
+        (true, _) => WRITE_THROUGH | UNCACHED,
+    };
+    PRESENT | writable | executable | caching
 }
 
 /// The value of an entry.
@@ -42,8 +58,6 @@ impl PageAccess {
 pub struct TableEntry(pub u64);
 
 impl EntryFormat for TableEntry {
-    type Access = PageAccess;
-
     const LEVELS: u32 = 4;
     const FRAMES_MAX: u64 = FRAMES_MAX;
 
@@ -59,12 +73,12 @@ impl EntryFormat for TableEntry {
 
     #[inline(always)]
     fn page(frame: Frame, access: PageAccess) -> Self {
-        Self((frame.0 * Frame::BYTES) | access.0)
+        Self((frame.0 * Frame::BYTES) | bits_of(access))
     }
 
     #[inline(always)]
     fn huge(frame: Frame, access: PageAccess) -> Self {
-        Self((frame.0 * Frame::BYTES) | access.0 | HUGE)
+        Self((frame.0 * Frame::BYTES) | bits_of(access) | HUGE)
     }
 
     /// It grants everything: the entries of pages decide.
@@ -96,7 +110,12 @@ impl EntryFormat for TableEntry {
 
     #[inline(always)]
     fn access(self) -> PageAccess {
-        PageAccess(self.0 & PageAccess::DEVICE.0)
+        let cached = PageAccess::new(self.0 & WRITABLE != 0, self.0 & NO_EXECUTE == 0);
+        match self.0 & (WRITE_THROUGH | UNCACHED) {
+            0 => cached,
+            WRITE_THROUGH => cached.write_combining(),
+            _ => cached.uncached(),
+        }
     }
 }
 
@@ -110,7 +129,9 @@ mod tests {
             PageAccess::DATA,
             PageAccess::READ,
             PageAccess::TEXT,
+            PageAccess::ALL,
             PageAccess::DEVICE,
+            PageAccess::DATA.write_combining(),
         ] {
             for number in [0, 512, FRAMES_MAX - 512] {
                 let page = TableEntry::page(Frame(number), access);
@@ -140,6 +161,11 @@ mod tests {
         assert_eq!(
             TableEntry::page(Frame(1), PageAccess::DEVICE).0,
             0x8000_0000_0000_101b
+        );
+        let combining = PageAccess::DATA.write_combining();
+        assert_eq!(
+            TableEntry::page(Frame(1), combining).0,
+            0x8000_0000_0000_100b
         );
     }
 }

@@ -16,9 +16,8 @@ pub type PageTables<M> = EntryTables<M, TableEntry>;
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::entry::PageAccess;
     use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-    use framewright::{Context, Frame, Page, PageRange, Run};
+    use framewright::{Context, Frame, Page, PageAccess, PageRange, Run};
     use std::cell::Cell;
 
     struct FourTables {
@@ -32,12 +31,16 @@ mod tests {
         }
     }
 
-    impl TableSource for FourTables {
-        fn take_table(&self, _context: Context) -> Option<Frame> {
+    impl TableSource for &FourTables {
+        fn context(&self) -> Context {
+            Context::ANY
+        }
+
+        fn take_table(&mut self) -> Option<Frame> {
             Some(Frame(self.next.replace(self.next.get() + 1)))
         }
 
-        fn give_back(&self, _frame: Frame) {}
+        fn give_back(&mut self, _frame: Frame) {}
     }
 
     /// The words that a CPU reads on its way, by the manual's division of an address.
@@ -52,7 +55,7 @@ mod tests {
         let map = |address, frame, frames| {
             let run = Run::new(Frame(frame), frames).unwrap();
             let at = Page::of_address(address);
-            tables.map(at, run, PageAccess::DATA, &memory, Context::ANY)
+            tables.map(at, run, PageAccess::DATA, &mut &memory)
         };
         // Bits 47 to 39 are 0x192, 38 to 30 are 1, 29 to 21 are 2, 20 to 12 are 3.
         let address = 0xffff_c900_4040_3000;
@@ -64,8 +67,7 @@ mod tests {
         tables
             .unmap(
                 PageRange::new(Page::of_address(address), 1).unwrap(),
-                &memory,
-                Context::ANY,
+                &mut &memory,
             )
             .unwrap();
         assert_eq!(word(3, 3), 0);

@@ -46,7 +46,8 @@ pub mod units;
 pub mod vrange;
 
 pub use units::{
-    Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run, RunError, SetupError,
+    Addr, Context, CpuId, Frame, Mobility, Order, Page, PageAccess, PageRange, Run, RunError,
+    SetupError,
 };
 
 /// The program of the README.

@@ -9,10 +9,10 @@ mod explored;
 
 use explored::explore;
 use framewright::frame::{AllocError, FrameSource};
-use framewright::platform::{FramePlatform, MapError, RangePlatform};
+use framewright::platform::{FramePlatform, MapError, RangePlatform, TableSource};
 use framewright::policy::RangeConfig;
 use framewright::vrange::{AreaRequest, RangeFreeError, RangeSeat, Space, SpaceLayout};
-use framewright::{Context, CpuId, Frame, Page, PageRange, Run};
+use framewright::{Context, CpuId, Frame, Page, PageAccess, PageRange, Run};
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 
@@ -39,7 +39,13 @@ fn mask(range: PageRange) -> u64 {
 }
 
 impl RangePlatform for LoomPages {
-    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
+    fn map(
+        &self,
+        _at: Page,
+        _frames: Run,
+        _access: PageAccess,
+        _tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         Err(MapError::NoMemory)
     }
 
@@ -274,7 +280,13 @@ impl FramePlatform for LoomWords {
 }
 
 impl RangePlatform for LoomWords {
-    fn map(&self, at: Page, frames: Run, _context: Context) -> Result<(), MapError> {
+    fn map(
+        &self,
+        at: Page,
+        frames: Run,
+        _access: PageAccess,
+        _tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         for (nth, frame) in (frames.start().0..frames.end().0).enumerate() {
             let place = at.0 - START.0 + nth as u64;
             let bit = 1 << (place % 64);

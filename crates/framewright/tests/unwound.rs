@@ -8,10 +8,10 @@ use framewright::engine::{Cpu, Engine, EngineLayout};
 use framewright::frame::{Zone, ZoneLayout};
 use framewright::kv::KvLayout;
 use framewright::kv::KvRequest;
-use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};
+use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform, TableSource};
 use framewright::policy::{Config, Effort, RangeConfig};
 use framewright::vrange::AreaRequest;
-use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
+use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageAccess, PageRange, Run};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
@@ -63,7 +63,13 @@ impl FramePlatform for Unwinding {
 }
 
 impl RangePlatform for Unwinding {
-    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
+    fn map(
+        &self,
+        _at: Page,
+        _frames: Run,
+        _access: PageAccess,
+        _tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         self.called(Call::Map);
         Ok(())
     }
@@ -371,7 +377,13 @@ impl FramePlatform for BreaksDown {
 }
 
 impl RangePlatform for BreaksDown {
-    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
+    fn map(
+        &self,
+        _at: Page,
+        _frames: Run,
+        _access: PageAccess,
+        _tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         self.called();
         Ok(())
     }

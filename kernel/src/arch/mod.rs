@@ -3,7 +3,7 @@
 //! | name | what |
 //! |---|---|
 //! | `cpu`, `InstalledCpu` | the architecture's crate: page tables, instructions; its name for the calling CPU |
-//! | `KernelTables`, `PageAccess`, `DIRECT_BASE`, `WINDOW`, `FIRST` | page tables, and where things lie |
+//! | `KernelTables`, `DIRECT_BASE`, `WINDOW`, `FIRST` | page tables, and where things lie |
 //! | `devices_before_memory`, `enable`, `start_others`, `interrupt`, `set_timer`, `pause` | CPUs and their interrupts |
 //! | `set_up_traps`, `try_write`, `call_on_stack` | faults |
 //! | `write_byte`, `stop_machine` | the serial line, the end |

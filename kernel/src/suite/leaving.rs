@@ -1,7 +1,7 @@
 //! A CPU is taken down, and comes again: what it has allocated the first CPU checks and frees meanwhile, and the first
 //! CPU's flushes wait for it no longer.
 
-use super::{Dice, address, loops, on_all_cpus, vfree, vmalloc, wait};
+use super::{Dice, address, loops, on_all_cpus, table_frames, vfree, vmalloc, wait};
 use crate::arch::cpu::instructions::without_interrupts;
 use crate::arch::pause;
 use crate::counts::COUNTS;
@@ -78,7 +78,7 @@ fn stay() {
         with(|cpu| cpu.drain());
         assert!(COUNTS.flushes.get() > flushes, "areas were freed");
         let frames = engine().zones()[0].present_frames();
-        let used = COUNTS.tables.get() + stack_frames();
+        let used = table_frames() + stack_frames();
         assert!(
             free() + used >= frames,
             "{} of {frames} frames are free, {used} are tables and stacks",

@@ -1,6 +1,6 @@
 //! What only page tables and faults can show: guards, faults that name their area, huge pages, no memory left.
 
-use super::{Dice, address, loops, measure, on_all_cpus, touch, vfree, vmalloc};
+use super::{Dice, address, loops, measure, on_all_cpus, table_frames, touch, vfree, vmalloc};
 use crate::arch::cpu::instructions::{time_stamp, without_interrupts};
 use crate::arch::{call_on_stack, try_write};
 use crate::counts::COUNTS;
@@ -13,10 +13,11 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
+use framewright::frame::tables_of;
 use framewright::kv::KvRequest;
 use framewright::platform::RangePlatform;
 use framewright::vrange::AreaRequest;
-use framewright::{Context, Frame, Mobility, Order, Page, PageRange, Run};
+use framewright::{Context, Frame, Mobility, Order, Page, PageAccess, PageRange, Run};
 
 /// Guard pages fault, and so does a page that was freed and drained; others do not.
 pub fn guards() {
@@ -43,11 +44,46 @@ pub fn guards() {
         );
     }
     vfree(before);
+    accesses();
 }
 
 /// Whether a fault at an address would be told so.
 fn is_named(at: u64, text: &str) -> bool {
     format!("{}", Named(at)).contains(text)
+}
+
+/// What is mapped to be read alone faults at a write, and so does no area after it.
+fn accesses() {
+    for _ in 0..3 {
+        for (access, is_writable) in [
+            (PageAccess::READ, false),
+            (PageAccess::DATA, true),
+            (PageAccess::TEXT, false),
+            (PageAccess::DATA.write_combining(), true),
+        ] {
+            let page = vmalloc(&AreaRequest::new(2).zeroed().mapped_for(access));
+            assert!(try_write(address(page)) == is_writable, "{access:?}");
+            vfree(page);
+        }
+    }
+    // The same frames once more, as a run and one by one.
+    let area = vmalloc(&AreaRequest::new(1));
+    let frame = engine().space().frame_behind(area).expect("it is mapped");
+    for access in [PageAccess::READ, PageAccess::DEVICE] {
+        let run = Run::new(frame, 1).expect("a frame");
+        let mapped = with(|cpu| {
+            [
+                cpu.ranges().ioremap(run, access, Context::ANY),
+                cpu.ranges().vmap(&[frame], access, Context::ANY),
+            ]
+        });
+        for at in mapped {
+            let at = at.expect("there is room");
+            assert!(try_write(address(at)) == access.is_writable(), "{access:?}");
+            with(|cpu| cpu.unmap_ram(at, 1)).expect("it is mapped");
+        }
+    }
+    vfree(area);
 }
 
 #[allow(unconditional_recursion)]
@@ -139,7 +175,7 @@ pub fn huge() {
 /// Without memory every request ends in an error, page tables' too; then all of it is there again.
 pub fn full() {
     let free = || engine().frame_stats().nr_free_pages;
-    let (before, tables_before) = (free(), COUNTS.tables.get());
+    let (before, tables_before) = (free(), table_frames());
     let mut areas = Vec::with_capacity(1 << 16);
     for pages in [4096, 64, 1] {
         while areas.len() < areas.capacity()
@@ -166,7 +202,7 @@ pub fn full() {
         cpu.objects().drain();
         cpu.ranges().drain();
     });
-    let tables = COUNTS.tables.get() - tables_before;
+    let tables = table_frames() - tables_before;
     say!("{} frames free again, {tables} page tables", free());
     assert!(free() + tables + 8 >= before, "frames are lost");
 }
@@ -197,14 +233,28 @@ pub fn ready(name: &str) {
     exit(Exit::Passed)
 }
 
+/// Maps a run and unmaps it. Its tables stay.
+#[inline(never)] // or the compiler makes another loop of what is measured
+fn bring_tables(at: Page, run: Run) {
+    with(|cpu| {
+        let tables = &mut tables_of(cpu.frames(), Context::ANY);
+        let mapped = BarePc.map(at, run, PageAccess::DATA, tables);
+        mapped.expect("nothing is there");
+    });
+    let range = PageRange::new(at, run.frames()).expect("a few pages");
+    BarePc.unmap(range).expect("it was mapped");
+}
+
 /// What the platform itself costs in a mapping: a run mapped and unmapped, without the engine.
-pub fn map(name: &str, pages: u64) {
+pub fn map<const PAGES: u64>(name: &str) {
     let at = Page((WINDOW >> 12) - 512);
-    let range = PageRange::new(at, pages).expect("a few pages");
-    let run = Run::new(Frame(1), pages).expect("a few frames");
+    let range = PageRange::new(at, PAGES).expect("a few pages");
+    let run = Run::new(Frame(1), PAGES).expect("a few frames");
+    bring_tables(at, run);
     measure(name, || {
         without_interrupts(|| {
-            BarePc.map(at, run, Context::ANY).expect("nothing is there");
+            let mapped = BarePc.map(at, run, PageAccess::DATA, &mut ());
+            mapped.expect("nothing is there");
             BarePc.unmap(range).expect("it was mapped");
         });
     });

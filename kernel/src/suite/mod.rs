@@ -17,7 +17,7 @@ mod stress;
 use crate::arch::cpu::instructions::time_stamp;
 use crate::arch::pause;
 use crate::counts::COUNTS;
-use crate::memory::with;
+use crate::memory::{page_tables, with};
 use crate::{boot, say};
 use core::sync::atomic::{
     AtomicU16, AtomicUsize,
@@ -49,8 +49,8 @@ pub fn run(test: &str) {
         "kvmalloc_64k" => objects::kvmalloc(64 << 10),
         "kvmalloc_1m" => objects::kvmalloc(1 << 20),
         "pcpu" => objects::percpu(),
-        "map_1" => machine::map(test, 1),
-        "map_64" => machine::map(test, 64),
+        "map_1" => machine::map::<1>(test),
+        "map_64" => machine::map::<64>(test),
         "longest_random" | "longest_16m_zeroed" | "longest_drain" => machine::longest(test),
         "smp" => stress::run(),
         "handover" => handover::run(),
@@ -141,6 +141,11 @@ impl Dice {
 
 fn address(page: Page) -> u64 {
     page.0 << 12
+}
+
+/// How many frames of the engine are page tables.
+fn table_frames() -> u64 {
+    page_tables().count_tables() - COUNTS.boot_tables.get()
 }
 
 /// Writes the area's first byte, as Linux's tests do.

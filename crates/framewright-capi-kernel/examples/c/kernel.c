@@ -32,10 +32,10 @@ static unsigned char *behind(void *address)
     return frame == 0 ? NULL : direct(frame) + at % FW_PAGE_BYTES;
 }
 
-static int map(void *context, void *at, uint64_t first, uint64_t frames, uint32_t flags)
+static int map(void *context, void *at, uint64_t first, uint64_t frames, uint32_t flags, struct fwk_tables *tables)
 {
     uint64_t page = ((uint64_t)(uintptr_t)at - WINDOW) / FW_PAGE_BYTES;
-    (void)context, (void)flags;
+    (void)context, (void)flags, (void)tables;
     for (uint64_t nth = 0; nth < frames; nth++)
         page_table[page + nth] = first + nth;
     tables_written++;

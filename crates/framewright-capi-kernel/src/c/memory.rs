@@ -38,8 +38,7 @@ pub struct FwkLayout {
     /// How many CPUs there are, 1 to 1023: calls name one of 0 to `cpus` - 1.
     ///
     /// A number stands for seats, and at any moment at most one caller uses it: interrupts off, or one level of them, and
-    /// no preemption. A kernel whose `map` takes page tables from the library lays out twice as many, and takes tables for
-    /// CPU c as CPU n + c: these seats never map, so no call comes back to itself.
+    /// no preemption. A kernel whose handlers call lays out twice as many, and handlers on CPU c call as CPU n + c.
     pub cpus: u32,
     /// The first frame that may ever be added, by number: its physical address divided by 4096.
     pub first_frame: u64,

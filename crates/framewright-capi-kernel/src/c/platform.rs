@@ -6,12 +6,12 @@ use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence};
 use framewright::platform::{
-    FramePlatform, MapError, ObjectPlatform, RangePlatform, ReservePlatform,
+    FramePlatform, MapError, ObjectPlatform, RangePlatform, ReservePlatform, TableSource,
 };
-use framewright::{Addr, Context, Frame, Page, PageRange, Run};
+use framewright::{Addr, Frame, Page, PageAccess, PageRange, Run};
 use framewright_capi_core::arguments::{WrongArgument, flags_from};
-use framewright_capi_core::codes::FW_ENOMEM;
-use framewright_capi_core::pointers::Sized32;
+use framewright_capi_core::codes::{FW_EINVAL, FW_ENOMEM, FW_OK};
+use framewright_capi_core::pointers::{self, Sized32};
 
 /// What the library asks of the kernel. The caller zeroes it, sets `struct_bytes` and what it means, and may reuse the
 /// structure after `fwk_new`, which copies it. `map` and `unmap` must be there, others may be NULL.
@@ -31,9 +31,11 @@ pub struct FwkPlatform {
     /// Where the first byte of frame 0 lies, or would lie: frame n is 4096 n bytes further on, wrapping. All frames that
     /// are added can be reached there at any time.
     pub direct_map: u64,
-    /// Maps `frames` frames from `first` on at `at`, in order, readable and writable. None of the pages is mapped before.
-    /// `flags` are of `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS`: what it may do to get memory for page tables. Returns 0; or
-    /// `FW_ENOMEM`, or another negative code, and none of the pages is mapped then.
+    /// Maps `frames` frames from `first` on at `at`, in order, readable. None of the pages is mapped before. `flags` are of
+    /// `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS`: what it may do meanwhile; and of `FWK_READ_ONLY`, `FWK_EXECUTABLE`,
+    /// `FWK_WRITE_COMBINING`, `FWK_UNCACHED`: how the pages are mapped. `fwk_take_table` takes frames for page tables from
+    /// `tables`, during the call alone. Returns 0; or `FW_ENOMEM`, or another negative code, and none of the pages is mapped
+    /// then.
     pub map: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
@@ -41,6 +43,7 @@ pub struct FwkPlatform {
             first: u64,
             frames: u64,
             flags: u32,
+            tables: *mut FwkTables,
         ) -> c_int,
     >,
     /// Unmaps all pages of `bytes` bytes from `at` on; some may not be mapped. Returns 0; or a negative code, and each page
@@ -79,6 +82,107 @@ pub struct FwkPlatform {
     /// may wait for them for ever, so the kernel ends here; if this returns, the CPU spins. NULL: it spins. Of several
     /// memories, that made last hears it, whichever panicked.
     pub panic: Option<unsafe extern "C" fn(context: *mut c_void, message: *const c_char)>,
+}
+
+/// The pages may not be written.
+pub const FWK_READ_ONLY: u32 = 16;
+/// What is in the pages may be executed.
+pub const FWK_EXECUTABLE: u32 = 32;
+/// Caches keep nothing of the pages, but stores may be collected before they go out: the memory of a display.
+pub const FWK_WRITE_COMBINING: u32 = 64;
+/// Caches keep nothing of the pages: registers of a device. With it `FWK_WRITE_COMBINING` means nothing.
+pub const FWK_UNCACHED: u32 = 128;
+
+const fn flags_of_access(access: PageAccess) -> u32 {
+    let read_only = if access.is_writable() {
+        0
+    } else {
+        FWK_READ_ONLY
+    };
+    let executable = if access.is_executable() {
+        FWK_EXECUTABLE
+    } else {
+        0
+    };
+    let caching = match (access.is_uncached(), access.is_write_combining()) {
+        (false, false) => 0,
+        (false, true) => FWK_WRITE_COMBINING,
+        (true, _) => FWK_UNCACHED,
+    };
+    read_only | executable | caching
+}
+
+/// The access that flags ask for, and the other flags.
+pub(super) const fn access_of(flags: u32) -> (PageAccess, u32) {
+    let mut access = PageAccess::new(flags & FWK_READ_ONLY == 0, flags & FWK_EXECUTABLE != 0);
+    if flags & FWK_UNCACHED != 0 {
+        access = access.uncached();
+    } else if flags & FWK_WRITE_COMBINING != 0 {
+        access = access.write_combining();
+    }
+    let all = FWK_READ_ONLY | FWK_EXECUTABLE | FWK_WRITE_COMBINING | FWK_UNCACHED;
+    (access, flags & !all)
+}
+
+/// The frames that a `map` may take for page tables, during its call.
+#[derive(Debug)]
+pub struct FwkTables(*mut (dyn TableSource + 'static));
+
+impl FwkTables {
+    /// The value is dropped before the source.
+    fn new(source: &mut (dyn TableSource + '_)) -> Self {
+        let source: *mut (dyn TableSource + '_) = source;
+        // SAFETY: only the lifetime changes, and C uses it during the call of `map` alone: promised at `fwk_take_table`.
+        Self(unsafe {
+            core::mem::transmute::<*mut (dyn TableSource + '_), *mut (dyn TableSource + 'static)>(
+                source,
+            )
+        })
+    }
+}
+
+/// Takes a frame for a page table from the `tables` that a `map` callback was handed, and puts its number into `frame`. Its
+/// contents are undefined. It is the kernel's from then on, and counts as in use; a `map` that fails after all gives it back.
+///
+/// Cost: that of `fwk_alloc` of one frame.
+///
+/// Errors: `FW_ENOMEM` if there is none within what the caller of the library allows, `FW_EINVAL` for a pointer that is NULL
+/// or not aligned. Nothing has changed then. `fwk_last_error` stays as it was.
+///
+/// # Safety
+/// `tables` is what the calling `map` was handed, and it has not returned. `frame` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwk_take_table(tables: *mut FwkTables, frame: *mut u64) -> c_int {
+    if tables.is_null() || pointers::check(frame, "frame").is_err() {
+        return FW_EINVAL;
+    }
+    // SAFETY: promised by the caller.
+    let source = unsafe { &mut *(*tables).0 };
+    let Some(taken) = source.take_table() else {
+        return FW_ENOMEM;
+    };
+    // SAFETY: as above, and it was checked.
+    unsafe { frame.write(taken.0) };
+    FW_OK
+}
+
+/// Gives a frame back that `fwk_take_table` took and that is no page table, from the same `map` or a later one.
+///
+/// Cost: that of `fwk_free` of one frame.
+///
+/// Errors: `FW_EINVAL` if `tables` is NULL. Nothing has changed then.
+///
+/// # Safety
+/// `tables` is what the calling `map` was handed, and it has not returned. The frame was taken, and has not been given back.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fwk_give_table(tables: *mut FwkTables, frame: u64) -> c_int {
+    if tables.is_null() {
+        return FW_EINVAL;
+    }
+    // SAFETY: promised by the caller.
+    let source = unsafe { &mut *(*tables).0 };
+    source.give_back(Frame(frame));
+    FW_OK
 }
 
 // SAFETY: numbers, addresses and callbacks without padding (the assertion below), of which the first is the length. The caller
@@ -216,12 +320,28 @@ impl<const BARRIERS: bool> FramePlatform for Callbacks<BARRIERS> {
 }
 
 impl<const BARRIERS: bool> RangePlatform for Callbacks<BARRIERS> {
-    fn map(&self, page: Page, frames: Run, context: Context) -> Result<(), MapError> {
+    fn map(
+        &self,
+        page: Page,
+        frames: Run,
+        access: PageAccess,
+        tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         let map = self.table.map.ok_or(MapError::Page(page))?;
-        let flags = flags_from(context);
+        let flags = flags_from(tables.context()) | flags_of_access(access);
+        let mut tables = FwkTables::new(tables);
         let (first, count) = (frames.start().0, frames.frames());
         // SAFETY: as above.
-        done(unsafe { map(self.table.context, at(page), first, count, flags) })
+        done(unsafe {
+            map(
+                self.table.context,
+                at(page),
+                first,
+                count,
+                flags,
+                &raw mut tables,
+            )
+        })
     }
 
     fn unmap(&self, range: PageRange) -> Result<(), MapError> {

@@ -3,11 +3,11 @@
 //! Areas of address space.
 
 use super::head::either;
-use super::platform::pointer;
+use super::platform::{access_of, pointer};
 use super::{FwkMemory, address, coded, head, pointed};
 use core::ffi::{c_int, c_void};
-use framewright::vrange::{AreaInfo, AreaKind, AreaState};
-use framewright::{Addr, Page};
+use framewright::vrange::{AreaInfo, AreaKind, AreaState, RangeError};
+use framewright::{Addr, Frame, Page, Run};
 use framewright_capi_core::arguments::{
     FW_PAGE_BYTES, WrongArgument, area_of, context_of, page_at,
 };
@@ -22,7 +22,8 @@ fn at(page: Page) -> *mut c_void {
 /// Allocates an area of whole pages with at least `bytes` bytes, at a multiple of `align_bytes`, a power of two, and a page
 /// behind it that is never mapped. The frames are anywhere, so no contiguous memory is needed. `flags` are of `FW_ZERO`,
 /// `FW_GUARD_BEFORE` and `FW_HUGE` for the area, and of `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS` for the caller; without `FW_ZERO` the
-/// contents are undefined.
+/// contents are undefined. They are also of `FWK_READ_ONLY`, `FWK_EXECUTABLE`, `FWK_WRITE_COMBINING`, `FWK_UNCACHED`, with which
+/// `map` is called; without them the area is to read and write.
 ///
 /// Cost: one `map` for each run of frames; with `FWK_KEEPS_MAPPED` nanoseconds for an area as long as one freed lately. Before
 /// it fails it stops all CPUs and has all freed areas flushed; not with `FW_NOWAIT`.
@@ -38,7 +39,8 @@ pub extern "C" fn fwk_vmalloc(
     flags: u32,
 ) -> *mut c_void {
     pointed(memory, cpu, |inside| {
-        let request = area_of(bytes, align_bytes, flags)?;
+        let (access, flags) = access_of(flags);
+        let request = area_of(bytes, align_bytes, flags)?.mapped_for(access);
         let area = either!(KernelSeats, inside.seats, seats => seats.vmalloc(&request))?;
         Ok(at(area))
     })
@@ -119,7 +121,8 @@ pub unsafe extern "C" fn fwk_free_deferred(
 }
 
 /// Maps `count` frames of the caller's, in that order, at addresses that follow one another. Frames may come twice, and may
-/// be of the reserve, or of no memory at all if `map` can map them. `flags` are of `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS`.
+/// be of the reserve, or of no memory at all if `map` can map them. `flags` are of `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS`, and
+/// of `FWK_READ_ONLY`, `FWK_EXECUTABLE`, `FWK_WRITE_COMBINING`, `FWK_UNCACHED`, with which `map` is called.
 ///
 /// The library does not know whose frames they are: the caller frees them only after `fwk_unmap_ram`.
 ///
@@ -139,15 +142,46 @@ pub unsafe extern "C" fn fwk_map_ram(
     flags: u32,
 ) -> *mut c_void {
     pointed(memory, cpu, |inside| {
+        let (access, flags) = access_of(flags);
         let context = context_of(flags)?;
         // SAFETY: promised by the caller.
         let frames = unsafe { pointers::frames(frames, count) }?;
-        let area = either!(KernelSeats, inside.seats, seats => seats.map_ram(frames, context))?;
+        let area = either!(KernelSeats, inside.seats, seats => {
+            match access.is_data() {
+                true => seats.map_ram(frames, context),
+                false => seats.ranges().vmap(frames, access, context),
+            }
+        })?;
         Ok(at(area))
     })
 }
 
-/// Unmaps all that one call of `fwk_map_ram` mapped: `count` frames. The frames stay the caller's. NULL is no area, and no
+/// Maps `count` frames from `first` on, which the library need not manage: a device's, with `FWK_UNCACHED`. `flags` are as of
+/// `fwk_map_ram`, and `fwk_unmap_ram` unmaps them.
+///
+/// Cost: one `map`.
+///
+/// Errors: as `fwk_map_ram`, and `FW_EINVAL` for frames past the highest number. Nothing is mapped then.
+#[unsafe(no_mangle)]
+pub extern "C" fn fwk_map_run(
+    memory: *mut FwkMemory,
+    cpu: u32,
+    first: u64,
+    count: u64,
+    flags: u32,
+) -> *mut c_void {
+    pointed(memory, cpu, |inside| {
+        let (access, flags) = access_of(flags);
+        let context = context_of(flags)?;
+        let run = Run::new(Frame(first), count).ok_or(RangeError::Empty)?;
+        let area = either!(KernelSeats, inside.seats, seats => {
+            seats.ranges().ioremap(run, access, context)
+        })?;
+        Ok(at(area))
+    })
+}
+
+/// Unmaps all that one call of `fwk_map_ram` or `fwk_map_run` mapped: `count` frames. The frames stay the caller's. NULL is no area, and no
 /// error. Not for handlers, as `fwk_vfree`.
 ///
 /// Cost: as `fwk_vfree` of a long area; with `FWK_KEEPS_MAPPED` nanoseconds, and the pages are unmapped later, many at a

@@ -123,7 +123,8 @@ static _Thread_local uint32_t cpu;
             FAIL("%s returned %p and %d, expected NULL and %s", #call, returned, last, #code);                         \
     } while (0)
 
-static int machine_map(void *context, void *at, uint64_t first, uint64_t frames, uint32_t flags)
+static int machine_map(void *context, void *at, uint64_t first, uint64_t frames, uint32_t flags,
+                       struct fwk_tables *tables)
 {
     struct machine *machine = context;
     allocated(at, frames * FW_PAGE_BYTES);
@@ -139,13 +140,13 @@ static int machine_map(void *context, void *at, uint64_t first, uint64_t frames,
         uint64_t table = 0, none = 0;
         if (atomic_load_explicit(&machine->tables[nth], memory_order_relaxed) != 0)
             continue;
-        if (fwk_frame_alloc(machine->memory, CPUS + cpu, 0, FW_UNMOVABLE, flags, &table) != FW_OK)
+        if (fwk_take_table(tables, &table) != FW_OK)
             return FW_ENOMEM;
         if (atomic_compare_exchange_strong_explicit(&machine->tables[nth], &none, table, memory_order_relaxed,
                                                     memory_order_relaxed))
             COUNT(machine->table_frames);
         else
-            OK(fwk_frame_free(machine->memory, CPUS + cpu, table, 0));
+            OK(fwk_give_table(tables, table));
     }
     void *mapped = mmap(at, frames * FW_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, machine->file,
                         (off_t)((first - FIRST_FRAME) * FW_PAGE_BYTES));
@@ -245,7 +246,7 @@ static inline struct machine *machine_with(uint64_t flags, uint64_t frames, uint
 
     struct fwk_layout *layout = &machine->layout;
     layout->struct_bytes = sizeof *layout;
-    layout->cpus = 2 * CPUS;
+    layout->cpus = CPUS;
     layout->flags = flags;
     layout->first_frame = FIRST_FRAME;
     layout->frames = frames;

@@ -80,9 +80,9 @@ static void arguments(void)
     RETURNS(FW_EHANDLE, fwk_verify((struct fwk_memory *)((char *)memory + 8), 0));
     RETURNS(FW_EHANDLE, fwk_last_error(NULL, 0));
     CHECK(fwk_vmalloc(NULL, 0, 1, 1, 0) == NULL);
-    RETURNS(FW_EINVAL, fwk_verify(memory, 2 * CPUS));
+    RETURNS(FW_EINVAL, fwk_verify(memory, CPUS));
     RETURNS(FW_EINVAL, fwk_verify(memory, UINT32_MAX));
-    RETURNS(FW_EINVAL, fwk_last_error(memory, 2 * CPUS));
+    RETURNS(FW_EINVAL, fwk_last_error(memory, CPUS));
     CHECK(fwk_last_error(memory, 0) == FW_OK);
     size_t huge[] = {(size_t)1 << 40, SIZE_MAX / 2 + 2, SIZE_MAX};
     for (size_t nth = 0; nth < sizeof huge / sizeof *huge; nth++) {
@@ -165,7 +165,7 @@ static void arguments(void)
     CHECK(fwk_kvfree(memory, 0, atomic) < 0);
     uint64_t freed[2] = {7, 7};
     RETURNS(FW_EINVAL, fwk_free_deferred(memory, 0, (uint64_t *)((char *)freed + 1)));
-    RETURNS(FW_EINVAL, fwk_free_deferred(memory, 2 * CPUS, freed));
+    RETURNS(FW_EINVAL, fwk_free_deferred(memory, CPUS, freed));
     RETURNS(FW_EHANDLE, fwk_free_deferred(NULL, 0, freed));
     CHECK(freed[0] == 7 && freed[1] == 7);
     OK(fwk_free_deferred(memory, 0, freed));

@@ -79,7 +79,7 @@ use crate::window::Window;
 use framewright::frame::{AllocError, Seat};
 use framewright::platform::{FramePlatform, MapError, RangePlatform};
 use framewright::reclaim::{Migrate, Move};
-use framewright::{Context, Frame, Mobility, Order, Page, PageRange, Run};
+use framewright::{Frame, Mobility, Order, Page, PageAccess, PageRange, Run};
 pub(crate) use region::pause;
 use region::{AnonCounts, AnonRegion};
 use std::ops::Range;
@@ -325,7 +325,9 @@ impl Anon {
         };
         let empty = || self.runs(blocks, true);
         for (nth, (page, frames)) in empty().enumerate() {
-            let shown = region.window.map(region.page(page), frames, Context::ANY);
+            let shown = region
+                .window
+                .map(region.page(page), frames, PageAccess::DATA, &mut ());
             if let Err(error) = shown {
                 for (page, frames) in empty().take(nth) {
                     let pages = page..page + frames.frames() as usize;

@@ -132,7 +132,7 @@ mod tests {
     use crate::platform::{Linux, Slots};
     use crate::{Ram, RamPages, Window};
     use framewright::platform::RangePlatform;
-    use framewright::{Context, PageRange, Run};
+    use framewright::{PageAccess, PageRange, Run};
     use std::sync::Arc;
 
     const FIRST: u64 = 100;
@@ -153,8 +153,12 @@ mod tests {
         let window = Window::new(ram, 1024).unwrap();
         let page = |nth| Page(window.range().start().0 + nth);
         let run = |nth, frames| Run::new(Frame(first + nth), frames).unwrap();
-        window.map(page(2), run(5, 1), Context::ANY).unwrap();
-        window.map(page(3), run(3, 2), Context::ANY).unwrap();
+        window
+            .map(page(2), run(5, 1), PageAccess::DATA, &mut ())
+            .unwrap();
+        window
+            .map(page(3), run(3, 2), PageAccess::DATA, &mut ())
+            .unwrap();
         Windowed::new(Linux::fenced(Slots::new(1)), Arc::new(window))
     }
 

@@ -4,8 +4,8 @@ use super::Linux;
 use super::copy::Copying;
 use crate::Membarrier;
 use crate::window::Window;
-use framewright::platform::{FramePlatform, MapError, RangePlatform};
-use framewright::{Context, Page, PageRange, Run};
+use framewright::platform::{FramePlatform, MapError, RangePlatform, TableSource};
+use framewright::{Page, PageAccess, PageRange, Run};
 use std::sync::Arc;
 
 /// The platform of a space: [`Linux`] for waiting, barriers, clock and slots, and a [`Window`] with
@@ -63,8 +63,14 @@ impl<B: FramePlatform> FramePlatform for Windowed<B> {
 }
 
 impl<B: FramePlatform> RangePlatform for Windowed<B> {
-    fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
-        self.window.map(at, frames, context)
+    fn map(
+        &self,
+        at: Page,
+        frames: Run,
+        access: PageAccess,
+        tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
+        self.window.map(at, frames, access, tables)
     }
 
     fn unmap(&self, range: PageRange) -> Result<(), MapError> {

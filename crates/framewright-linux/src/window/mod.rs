@@ -50,8 +50,8 @@ pub use error::{AccessError, WindowError};
 use crate::ram::{Backing, FRAME_BYTES, Ram};
 use budget::MappingBudget;
 use edges::Edges;
-use framewright::platform::{FramePlatform, MapError, RangePlatform};
-use framewright::{Context, Frame, Page, PageRange, Run};
+use framewright::platform::{FramePlatform, MapError, RangePlatform, TableSource};
+use framewright::{Frame, Page, PageAccess, PageRange, Run};
 use reservation::AddressReservation;
 pub(crate) use reservation::MappingAccess;
 use rustix::io::Errno;
@@ -75,7 +75,7 @@ const COPY_BYTES_MAX: usize = 1 << 30;
 ///
 /// ```
 /// use framewright::platform::RangePlatform;
-/// use framewright::{Context, Frame, Page, PageRange, Run};
+/// use framewright::{Frame, Page, PageAccess, PageRange, Run};
 /// use framewright_linux::{Ram, RamPages, Window};
 /// use std::sync::Arc;
 ///
@@ -83,7 +83,7 @@ const COPY_BYTES_MAX: usize = 1 << 30;
 /// let ram = Arc::new(Ram::new(Run::new(Frame(0), 64).unwrap(), RamPages::Base)?);
 /// let window = Window::new(Arc::clone(&ram), 1024)?;
 /// let at = Page(window.range().start().0 + 10);
-/// window.map(at, Run::new(Frame(7), 2).unwrap(), Context::ANY)?;
+/// window.map(at, Run::new(Frame(7), 2).unwrap(), PageAccess::DATA, &mut ())?;
 /// window.write(at, 4094, b"bytes")?; // over the boundary of two pages
 /// let mut frame = [0; 4096];
 /// ram.read(Frame(8), &mut frame)?;
@@ -455,8 +455,15 @@ impl FramePlatform for Window {}
 
 impl RangePlatform for Window {
     /// One mmap. Fills the page tables of runs of two and more at once: so 64 pages cost 9 µs, and
-    /// 57 µs by one fault after another; a single page costs the same either way.
-    fn map(&self, at: Page, frames: Run, _context: Context) -> Result<(), MapError> {
+    /// 57 µs by one fault after another; a single page costs the same either way. Of the access it takes whether the pages may be
+    /// written: a process executes nothing there, and its caches are the kernel's to choose.
+    fn map(
+        &self,
+        at: Page,
+        frames: Run,
+        access: PageAccess,
+        _tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         if frames.is_empty() {
             return Ok(());
         }
@@ -477,7 +484,12 @@ impl RangePlatform for Window {
         }
         self.budget.take()?;
         let fill = frames.frames() > 1;
-        self.show(range, frames.start(), MappingAccess::Write, fill)
+        let access = if access.is_writable() {
+            MappingAccess::Write
+        } else {
+            MappingAccess::Read
+        };
+        self.show(range, frames.start(), access, fill)
             .map_err(|errno| self.refused(&self.pages_of(range), errno))
     }
 

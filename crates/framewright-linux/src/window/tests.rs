@@ -3,6 +3,7 @@
 
 use super::budget::process_mappings;
 use super::*;
+use framewright::PageAccess;
 use framewright_sim::Random;
 use std::process::Command;
 use std::sync::Barrier;
@@ -51,7 +52,7 @@ fn bytes_written_through_a_mapping_are_those_of_the_frames_also_elsewhere() {
     let window = Window::new(Arc::clone(&ram), 1024).unwrap();
     let mut out = [0; FRAME_BYTES];
     window
-        .map(page(&window, 3), run(1010, 4), Context::ANY)
+        .map(page(&window, 3), run(1010, 4), PageAccess::DATA, &mut ())
         .unwrap();
     for nth in 0..4 {
         window
@@ -65,7 +66,9 @@ fn bytes_written_through_a_mapping_are_those_of_the_frames_also_elsewhere() {
     // Elsewhere, one by one, the other way round.
     for nth in 0..4 {
         let at = page(&window, 1023 - nth);
-        window.map(at, run(1010 + nth, 1), Context::ANY).unwrap();
+        window
+            .map(at, run(1010 + nth, 1), PageAccess::DATA, &mut ())
+            .unwrap();
     }
     for nth in 0..4 {
         window.read(page(&window, 1023 - nth), 0, &mut out).unwrap();
@@ -97,7 +100,7 @@ fn what_is_not_mapped_cannot_be_accessed() {
         Err(not_mapped(5))
     );
     window
-        .map(page(&window, 5), run(1000, 2), Context::ANY)
+        .map(page(&window, 5), run(1000, 2), PageAccess::DATA, &mut ())
         .unwrap();
     assert_eq!(
         window.write(page(&window, 5), 2 * FRAME_BYTES - 5, &out),
@@ -148,7 +151,7 @@ fn a_copy_longer_than_a_call_does_goes_in_pieces() {
     let ram = ram(8);
     let window = Window::new(Arc::clone(&ram), 64).unwrap();
     // Two mappings, so that a call may end between them.
-    let map = |nth, frames| window.map(page(&window, nth), frames, Context::ANY);
+    let map = |nth, frames| window.map(page(&window, nth), frames, PageAccess::DATA, &mut ());
     map(3, run(1004, 4)).unwrap();
     map(7, run(1000, 4)).unwrap();
     let bytes: Vec<u8> = (0..8).flat_map(pattern).collect();
@@ -202,7 +205,7 @@ fn the_kernel_refuses_what_the_records_would_have_allowed() {
 #[test]
 fn pages_and_frames_that_there_are_not_are_refused() {
     let window = Window::new(ram(64), 1024).unwrap();
-    let map = |nth: u64, frames| window.map(page(&window, nth), frames, Context::ANY);
+    let map = |nth: u64, frames| window.map(page(&window, nth), frames, PageAccess::DATA, &mut ());
     assert_eq!(map(0, run(999, 2)), Err(MapError::Frame(Frame(999))));
     assert_eq!(map(0, run(1060, 5)), Err(MapError::Frame(Frame(1064))));
     assert_eq!(map(0, run(1064, 1)), Err(MapError::Frame(Frame(1064))));
@@ -231,7 +234,9 @@ fn a_window_says_why_there_is_none() {
     assert_eq!(of((1 << 30) + 1), WindowError::Pages((1 << 30) + 1));
     let largest = Window::new(ram(4), WINDOW_PAGES_MAX).unwrap();
     let last = page(&largest, WINDOW_PAGES_MAX - 1);
-    largest.map(last, run(1003, 1), Context::ANY).unwrap();
+    largest
+        .map(last, run(1003, 1), PageAccess::DATA, &mut ())
+        .unwrap();
     largest.write(last, 4095, &[1]).unwrap();
     let host = WindowError::Host(libc::ENOMEM).to_string();
     assert!(host.starts_with("no address space for a window: "));
@@ -257,7 +262,7 @@ fn zero_reaches_frames_wherever_they_are_mapped() {
     let ram = ram(8);
     let window = Window::new(Arc::clone(&ram), 16).unwrap();
     window
-        .map(page(&window, 0), run(1000, 8), Context::ANY)
+        .map(page(&window, 0), run(1000, 8), PageAccess::DATA, &mut ())
         .unwrap();
     for nth in 0..8 {
         window.write(page(&window, nth), 0, &pattern(nth)).unwrap();
@@ -293,7 +298,7 @@ fn the_count_of_mappings_is_never_below_the_kernels_and_comes_down() {
             // The even frames forwards, the odd ones too: some neighbours join, most do not.
             let frames = run(1000 + random(256 - pages), pages);
             window
-                .map(page(&window, start), frames, Context::ANY)
+                .map(page(&window, start), frames, PageAccess::DATA, &mut ())
                 .unwrap();
             these.fill(true);
         } else {
@@ -313,7 +318,14 @@ fn the_count_of_mappings_is_never_below_the_kernels_and_comes_down() {
 fn a_budget_is_kept_and_named_and_nothing_is_lost_at_it() {
     let ram = ram(64);
     let window = Window::with_mappings_max(ram, 64, 12).unwrap();
-    let map = |nth| window.map(page(&window, nth), run(1000 + nth, 1), Context::ANY);
+    let map = |nth| {
+        window.map(
+            page(&window, nth),
+            run(1000 + nth, 1),
+            PageAccess::DATA,
+            &mut (),
+        )
+    };
     // 1 for the window, 2 for each page on its own.
     for nth in 0..5 {
         map(nth * 4 + 1).unwrap();
@@ -334,7 +346,7 @@ fn a_budget_is_kept_and_named_and_nothing_is_lost_at_it() {
     window.unmap(window.range()).unwrap();
     assert_eq!((window.mappings(), kernels(&window)), (1, 1));
     let none = Window::with_mappings_max(Arc::clone(window.ram()), 64, 1).unwrap();
-    let refused = none.map(page(&none, 0), run(1000, 1), Context::ANY);
+    let refused = none.map(page(&none, 0), run(1000, 1), PageAccess::DATA, &mut ());
     assert_eq!(refused, Err(MapError::Limit { max: 1 }));
 }
 
@@ -380,7 +392,7 @@ fn at_the_kernels_limit_a_mapping_is_refused_and_all_can_be_unmapped() {
     let refused = loop {
         let window = &windows[mapped % 2];
         let at = page(window, mapped as u64 / 2 * 2 + 1);
-        match window.map(at, run(1000, 1), Context::ANY) {
+        match window.map(at, run(1000, 1), PageAccess::DATA, &mut ()) {
             Ok(()) => mapped += 1,
             Err(error) => break error,
         }
@@ -402,7 +414,12 @@ fn at_the_kernels_limit_a_mapping_is_refused_and_all_can_be_unmapped() {
     }
     windows[1].unmap(range(&windows[1], 7, 10_000)).unwrap();
     windows[1]
-        .map(page(&windows[1], 7), run(1001, 1), Context::ANY)
+        .map(
+            page(&windows[1], 7),
+            run(1001, 1),
+            PageAccess::DATA,
+            &mut (),
+        )
         .unwrap();
     for window in windows {
         window.unmap(window.range()).unwrap();
@@ -420,7 +437,7 @@ fn where_others_used_up_the_limit_it_is_named_and_nothing_is_lost() {
     };
     let ram = ram(4);
     let window = Window::new(ram, 64).unwrap();
-    let map = |nth| window.map(page(&window, nth), run(1000, 1), Context::ANY);
+    let map = |nth| window.map(page(&window, nth), run(1000, 1), PageAccess::DATA, &mut ());
     map(1).unwrap();
     // Each second page of these is a mapping of its own, after which one more is made.
     let others = AddressReservation::new(2 * limit as usize * FRAME_BYTES, FRAME_BYTES).unwrap();
@@ -460,9 +477,11 @@ fn where_others_used_up_the_limit_it_is_named_and_nothing_is_lost() {
 fn of_a_window_that_lost_a_place_nothing_is_mapped_unmapped_or_accessed() {
     let window = Window::new(ram(4), 1024).unwrap();
     let at = page(&window, 3);
-    window.map(at, run(1000, 2), Context::ANY).unwrap();
     window
-        .map(page(&window, 7), run(1000, 1), Context::ANY)
+        .map(at, run(1000, 2), PageAccess::DATA, &mut ())
+        .unwrap();
+    window
+        .map(page(&window, 7), run(1000, 1), PageAccess::DATA, &mut ())
         .unwrap();
     window.reservation.lose_two_pages(3 * FRAME_BYTES);
     window.budget.take_always();
@@ -471,7 +490,7 @@ fn of_a_window_that_lost_a_place_nothing_is_mapped_unmapped_or_accessed() {
     assert_eq!(refused, Err(AccessError::NotMapped(at)));
     window.write(page(&window, 7), 0, &[1]).unwrap();
     let mappings = window.mappings();
-    let map = window.map(page(&window, 9), run(1000, 1), Context::ANY);
+    let map = window.map(page(&window, 9), run(1000, 1), PageAccess::DATA, &mut ());
     assert_eq!(map, Err(MapError::NoMemory));
     assert_eq!(window.unmap(window.range()), Err(MapError::NoMemory));
     assert_eq!(window.mappings(), mappings);
@@ -499,7 +518,9 @@ fn two_threads_map_and_unmap_side_by_side() {
                         // An own frame each time.
                         let frame = 1000 + (nth + round * 2) % 64;
                         let at = page(window, nth);
-                        window.map(at, run(frame, 1), Context::ANY).unwrap();
+                        window
+                            .map(at, run(frame, 1), PageAccess::DATA, &mut ())
+                            .unwrap();
                         window.write(at, 0, &pattern(round + nth)).unwrap();
                         ram.read(Frame(frame), &mut out).unwrap();
                         assert_eq!(out, pattern(round + nth));

@@ -1,6 +1,7 @@
 //! Page tables in a vector, beside a map of what was mapped.
 
 use super::*;
+use framewright::Context;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::vec::Vec;
@@ -9,20 +10,12 @@ use std::vec::Vec;
 #[derive(Clone, Copy)]
 pub(super) struct ToyEntry<const LEVELS: u32>(u64);
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum ToyAccess {
-    Read,
-    Write,
-}
-
 const FRAMES_END: u64 = 1 << 40;
 const PAGE: u64 = 1 << 4;
 const HUGE: u64 = 1 << 5;
 const TABLE: u64 = 1 << 6;
 
 impl<const LEVELS: u32> EntryFormat for ToyEntry<LEVELS> {
-    type Access = ToyAccess;
-
     const LEVELS: u32 = LEVELS;
     const FRAMES_MAX: u64 = FRAMES_END;
 
@@ -34,12 +27,12 @@ impl<const LEVELS: u32> EntryFormat for ToyEntry<LEVELS> {
         self.0
     }
 
-    fn page(frame: Frame, access: ToyAccess) -> Self {
-        Self(frame.0 << 20 | (access as u64) << 8 | PAGE)
+    fn page(frame: Frame, access: PageAccess) -> Self {
+        Self(frame.0 << 20 | u64::from(access.is_writable()) << 8 | PAGE)
     }
 
-    fn huge(frame: Frame, access: ToyAccess) -> Self {
-        Self(frame.0 << 20 | (access as u64) << 8 | HUGE)
+    fn huge(frame: Frame, access: PageAccess) -> Self {
+        Self(frame.0 << 20 | u64::from(access.is_writable()) << 8 | HUGE)
     }
 
     fn table(frame: Frame) -> Self {
@@ -62,11 +55,11 @@ impl<const LEVELS: u32> EntryFormat for ToyEntry<LEVELS> {
         Frame(self.0 >> 20)
     }
 
-    fn access(self) -> ToyAccess {
+    fn access(self) -> PageAccess {
         if self.0 & 1 << 8 == 0 {
-            ToyAccess::Read
+            PageAccess::READ
         } else {
-            ToyAccess::Write
+            PageAccess::DATA
         }
     }
 }
@@ -115,12 +108,16 @@ impl PhysMap for &TestMemory {
     }
 }
 
-impl TableSource for TestMemory {
-    fn take_table(&self, _context: Context) -> Option<Frame> {
+impl TableSource for &TestMemory {
+    fn context(&self) -> Context {
+        Context::ANY
+    }
+
+    fn take_table(&mut self) -> Option<Frame> {
         self.free.borrow_mut().pop()
     }
 
-    fn give_back(&self, frame: Frame) {
+    fn give_back(&mut self, frame: Frame) {
         self.given_back.set(self.given_back.get() + 1);
         self.free.borrow_mut().push(frame);
     }
@@ -143,24 +140,16 @@ fn a_run_is_found_page_by_page_and_not_beside_it() {
     let tables = memory.tables();
     for (at, frame, pages) in [(HIGH + 510, 1000, 5), (7, 3, 1), (HIGH + 1024, 77, 700)] {
         tables
-            .map(
-                Page(at),
-                run(frame, pages),
-                ToyAccess::Write,
-                &memory,
-                Context::ANY,
-            )
+            .map(Page(at), run(frame, pages), PageAccess::DATA, &mut &memory)
             .unwrap();
         for nth in 0..pages {
             let found = tables.translate(Page(at + nth));
-            assert_eq!(found, Some((Frame(frame + nth), ToyAccess::Write)));
+            assert_eq!(found, Some((Frame(frame + nth), PageAccess::DATA)));
             assert!(!tables.is_huge(Page(at + nth)));
         }
         assert_eq!(tables.translate(Page(at - 1)), None);
         assert_eq!(tables.translate(Page(at + pages)), None);
-        tables
-            .unmap(range(at, pages), &memory, Context::ANY)
-            .unwrap();
+        tables.unmap(range(at, pages), &mut &memory).unwrap();
         for nth in 0..pages {
             assert_eq!(tables.translate(Page(at + nth)), None);
         }
@@ -172,8 +161,8 @@ fn frames_that_lie_apart_are_mapped_in_one_go_or_up_to_the_first_that_cannot_be(
     let memory = TestMemory::new(8);
     let tables = memory.tables();
     let map = |at, frames: &[Frame]| {
-        let access = ToyAccess::Write;
-        tables.map_frames(Page(at), frames, access, &memory, Context::ANY)
+        let access = PageAccess::DATA;
+        tables.map_frames(Page(at), frames, access, &mut &memory)
     };
     let apart = [5, 3, 9, 10, 1 << 30].map(Frame);
     // Where no table is, across two tables, and where both are.
@@ -181,9 +170,9 @@ fn frames_that_lie_apart_are_mapped_in_one_go_or_up_to_the_first_that_cannot_be(
         assert_eq!(map(at, &apart), Ok(()));
         for (page, frame) in (at..).zip(apart) {
             let found = tables.translate(Page(page));
-            assert_eq!(found, Some((frame, ToyAccess::Write)));
+            assert_eq!(found, Some((frame, PageAccess::DATA)));
         }
-        tables.unmap(range(at, 5), &memory, Context::ANY).unwrap();
+        tables.unmap(range(at, 5), &mut &memory).unwrap();
     }
     let beyond = [5, 3, FRAMES_END, 7].map(Frame);
     let refused = MapError::Frame(beyond[2]);
@@ -203,32 +192,20 @@ fn two_mebibytes_are_one_entry_where_page_and_frame_are_aligned() {
     // 100 pages before, two huge ones, 100 behind.
     let frames = run(4096 - 100, 100 + 1024 + 100);
     tables
-        .map(
-            Page(at - 100),
-            frames,
-            ToyAccess::Read,
-            &memory,
-            Context::ANY,
-        )
+        .map(Page(at - 100), frames, PageAccess::READ, &mut &memory)
         .unwrap();
     let huge = |page: u64| tables.is_huge(Page(page));
     assert!(!huge(at - 1) && huge(at) && huge(at + 1023) && !huge(at + 1024));
     for nth in [0, 99, 100, 611, 612, 1123, 1124, 1223] {
         let found = tables.translate(Page(at - 100 + nth));
-        assert_eq!(found, Some((Frame(4096 - 100 + nth), ToyAccess::Read)));
+        assert_eq!(found, Some((Frame(4096 - 100 + nth), PageAccess::READ)));
     }
     // Root, two levels, one table on either side.
-    assert_eq!(memory.left(), 15 - 4);
+    assert_eq!((memory.left(), tables.count_tables()), (15 - 4, 4));
     // Frames that are not aligned need pages.
     let other = HIGH + 512 * 64;
     tables
-        .map(
-            Page(other),
-            run(513, 512),
-            ToyAccess::Write,
-            &memory,
-            Context::ANY,
-        )
+        .map(Page(other), run(513, 512), PageAccess::DATA, &mut &memory)
         .unwrap();
     assert!(!huge(other));
     assert_eq!(tables.translate(Page(other + 511)).unwrap().0, Frame(1024));
@@ -240,37 +217,21 @@ fn pt3_a_split_moves_no_other_page() {
     let tables = memory.tables();
     let at = HIGH + 512;
     tables
-        .map(
-            Page(at),
-            run(1024, 1536),
-            ToyAccess::Write,
-            &memory,
-            Context::ANY,
-        )
+        .map(Page(at), run(1024, 1536), PageAccess::DATA, &mut &memory)
         .unwrap();
     let before = memory.left();
     // From the middle of the first to the middle of the third; the second goes whole.
-    tables
-        .unmap(range(at + 300, 912), &memory, Context::ANY)
-        .unwrap();
+    tables.unmap(range(at + 300, 912), &mut &memory).unwrap();
     assert_eq!(before - memory.left(), 2);
     for nth in 0..1536 {
         let expected =
-            (!(300..1212).contains(&nth)).then_some((Frame(1024 + nth), ToyAccess::Write));
+            (!(300..1212).contains(&nth)).then_some((Frame(1024 + nth), PageAccess::DATA));
         assert_eq!(tables.translate(Page(at + nth)), expected, "{nth}");
     }
     // The table stays, so the place is never huge again (PT1), and maps all the same.
+    tables.unmap(range(at, 1536), &mut &memory).unwrap();
     tables
-        .unmap(range(at, 1536), &memory, Context::ANY)
-        .unwrap();
-    tables
-        .map(
-            Page(at),
-            run(2048, 1536),
-            ToyAccess::Write,
-            &memory,
-            Context::ANY,
-        )
+        .map(Page(at), run(2048, 1536), PageAccess::DATA, &mut &memory)
         .unwrap();
     assert!(!tables.is_huge(Page(at)) && tables.is_huge(Page(at + 512)));
     assert_eq!(tables.translate(Page(at + 5)).unwrap().0, Frame(2053));
@@ -283,13 +244,7 @@ fn pt2_without_a_frame_for_a_table_nothing_has_changed() {
     for tables_left in 0..6 {
         let memory = TestMemory::new(1 + tables_left);
         let tables = memory.tables();
-        let mapped = tables.map(
-            Page(at),
-            run(9, 2),
-            ToyAccess::Write,
-            &memory,
-            Context::NOWAIT,
-        );
+        let mapped = tables.map(Page(at), run(9, 2), PageAccess::DATA, &mut &memory);
         let is_enough = tables_left == 5;
         assert_eq!(mapped.is_ok(), is_enough, "{tables_left}: {mapped:?}");
         assert!(is_enough || mapped == Err(MapError::NoMemory));
@@ -302,18 +257,12 @@ fn pt2_without_a_frame_for_a_table_nothing_has_changed() {
         let memory = TestMemory::new(1 + 2 + extra);
         let tables = memory.tables();
         tables
-            .map(
-                Page(HIGH),
-                run(512, 1024),
-                ToyAccess::Write,
-                &memory,
-                Context::ANY,
-            )
+            .map(Page(HIGH), run(512, 1024), PageAccess::DATA, &mut &memory)
             .unwrap();
-        let unmapped = tables.unmap(range(HIGH + 1, 1022), &memory, Context::NOWAIT);
+        let unmapped = tables.unmap(range(HIGH + 1, 1022), &mut &memory);
         assert_eq!(unmapped.is_ok(), extra == 2, "{extra}");
         let is_mapped =
-            |nth| tables.translate(Page(HIGH + nth)) == Some((Frame(512 + nth), ToyAccess::Write));
+            |nth| tables.translate(Page(HIGH + nth)) == Some((Frame(512 + nth), PageAccess::DATA));
         for nth in 0..1024 {
             let expected = extra < 2 || nth == 0 || nth == 1023;
             assert_eq!(is_mapped(nth), expected, "{extra}: {nth}");
@@ -325,7 +274,7 @@ fn pt2_without_a_frame_for_a_table_nothing_has_changed() {
 fn what_no_entry_can_say_is_refused_with_its_place() {
     let memory = TestMemory::new(8);
     let tables = memory.tables();
-    let map = |at, frames| tables.map(Page(at), frames, ToyAccess::Write, &memory, Context::ANY);
+    let map = |at, frames| tables.map(Page(at), frames, PageAccess::DATA, &mut &memory);
     // The hole between the halves: 47 bits of address below, bit 47 above.
     let hole = 1 << 35;
     assert_eq!(map(hole, run(1, 1)), Err(MapError::Page(Page(hole))));
@@ -342,7 +291,7 @@ fn what_no_entry_can_say_is_refused_with_its_place() {
         map(HIGH, run(last, 2)),
         Err(MapError::Frame(Frame(last + 1)))
     );
-    let unmapped = tables.unmap(range(hole, 1), &memory, Context::ANY);
+    let unmapped = tables.unmap(range(hole, 1), &mut &memory);
     assert_eq!(unmapped, Err(MapError::Page(Page(hole))));
     assert_eq!(tables.translate(Page(hole)), None);
     assert_eq!(memory.left(), 7, "a refusal takes no table");
@@ -355,7 +304,7 @@ fn what_no_entry_can_say_is_refused_with_its_place() {
     );
     // What is not mapped may be unmapped.
     tables
-        .unmap(range(HIGH + (1 << 30), 5000), &memory, Context::ANY)
+        .unmap(range(HIGH + (1 << 30), 5000), &mut &memory)
         .unwrap();
     assert_eq!(memory.given_back.get(), 0);
 }
@@ -402,16 +351,15 @@ fn agree<const LEVELS: u32>(window_start: u64) {
                 .map(
                     Page(window_start + at),
                     run(frame, pages),
-                    ToyAccess::Write,
-                    &memory,
-                    Context::ANY,
+                    PageAccess::DATA,
+                    &mut &memory,
                 )
                 .unwrap();
             plain.extend((0..pages).map(|nth| (at + nth, frame + nth)));
             huge_seen += u32::from(tables.is_huge(Page(window_start + at)));
         } else {
             tables
-                .unmap(range(window_start + at, pages), &memory, Context::ANY)
+                .unmap(range(window_start + at, pages), &mut &memory)
                 .unwrap();
             plain.retain(|page, _| !(at..at + pages).contains(page));
         }
@@ -431,16 +379,20 @@ struct LookingSource<'m> {
     pages: PageRange,
 }
 
-impl TableSource for LookingSource<'_> {
-    fn take_table(&self, context: Context) -> Option<Frame> {
+impl TableSource for &LookingSource<'_> {
+    fn context(&self) -> Context {
+        Context::ANY
+    }
+
+    fn take_table(&mut self) -> Option<Frame> {
         for page in self.pages.start().0..self.pages.end().0 {
             assert_eq!(self.memory.tables().translate(Page(page)), None);
         }
-        self.memory.take_table(context)
+        (&mut &*self.memory).take_table()
     }
 
-    fn give_back(&self, frame: Frame) {
-        self.memory.give_back(frame);
+    fn give_back(&mut self, frame: Frame) {
+        (&mut &*self.memory).give_back(frame);
     }
 }
 
@@ -457,13 +409,7 @@ fn pt2_no_page_is_mapped_for_a_moment_by_a_call_that_fails() {
         };
         let frames = run(1024 - 2, 2 + 512 + 3);
         let tables = memory.tables();
-        let mapped = tables.map(
-            Page(HIGH + 510),
-            frames,
-            ToyAccess::Read,
-            &source,
-            Context::ANY,
-        );
+        let mapped = tables.map(Page(HIGH + 510), frames, PageAccess::READ, &mut &source);
         assert_eq!(mapped.is_ok(), tables_left == 4, "{tables_left}");
     }
 }
@@ -472,7 +418,7 @@ fn pt2_no_page_is_mapped_for_a_moment_by_a_call_that_fails() {
 fn with_three_levels_an_address_has_39_bits() {
     let memory = TestMemory::new(9);
     let tables = ToyTables::<3>::new(Frame(0), &memory);
-    let map = |at, frames| tables.map(Page(at), frames, ToyAccess::Read, &memory, Context::ANY);
+    let map = |at, frames| tables.map(Page(at), frames, PageAccess::READ, &mut &memory);
     let (hole, upper) = (1 << 26, (1 << 52) - (1 << 26));
     assert_eq!(map(hole, run(1, 1)), Err(MapError::Page(Page(hole))));
     assert_eq!(
@@ -483,7 +429,7 @@ fn with_three_levels_an_address_has_39_bits() {
     for at in [0, hole - 1, upper, (1 << 52) - 1] {
         map(at, run(at % 1000, 1)).unwrap();
         let found = tables.translate(Page(at));
-        assert_eq!(found, Some((Frame(at % 1000), ToyAccess::Read)));
+        assert_eq!(found, Some((Frame(at % 1000), PageAccess::READ)));
     }
     // Two tables below the root for each of the four, of which none is shared.
     assert_eq!(memory.left(), 0);

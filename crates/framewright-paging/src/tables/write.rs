@@ -3,12 +3,15 @@
 use super::EMPTY;
 use crate::entry::EntryFormat;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use framewright::Frame;
+use framewright::{Frame, PageAccess};
 
 /// Writes the entries of pages, one after the other.
 #[inline(always)]
-pub(super) fn fill<E: EntryFormat>(entries: &[AtomicU64], frame: Frame, access: E::Access) {
-    let fill = |nth: u64, entry: &AtomicU64| fill_one::<E>(entry, Frame(frame.0 + nth), access);
+pub(super) fn fill<E: EntryFormat>(entries: &[AtomicU64], frame: Frame, access: PageAccess) {
+    // All entries but the first by an addition: the frames' numbers have bits of their own, which the caller has checked.
+    let first = E::page(frame, access).bits();
+    let step = E::page(Frame(1), access).bits() - E::page(Frame(0), access).bits();
+    let fill = |nth: u64, entry: &AtomicU64| fill_one(entry, first + nth * step);
     // Most calls are for few pages, and the compiler's way to do several at a time takes long to begin.
     if let [first, others @ ..] = entries
         && others.len() <= 3
@@ -40,19 +43,19 @@ fn up_to_3(entries: &[AtomicU64], work: impl Fn(u64, &AtomicU64)) {
 pub(super) fn fill_each<E: EntryFormat>(
     entries: &[AtomicU64],
     frames: &[Frame],
-    access: E::Access,
+    access: PageAccess,
 ) {
     for (entry, frame) in entries.iter().zip(frames) {
-        fill_one::<E>(entry, *frame, access);
+        fill_one(entry, E::page(*frame, access).bits());
     }
 }
 
 #[inline(always)]
-fn fill_one<E: EntryFormat>(entry: &AtomicU64, frame: Frame, access: E::Access) {
+fn fill_one(entry: &AtomicU64, bits: u64) {
     debug_assert_eq!(entry.load(Relaxed), EMPTY, "mapped twice");
     // Relaxed: the walker of another CPU comes here only after that CPU has learnt of the page, which is
     // the caller's to order.
-    entry.store(E::page(frame, access).bits(), Relaxed);
+    entry.store(bits, Relaxed);
 }
 
 /// Empties the entries of pages.
@@ -66,6 +69,20 @@ pub(super) fn empty(entries: &[AtomicU64]) {
         return up_to_3(others, |_, entry| entry.store(EMPTY, Relaxed));
     }
     for entry in entries {
+        entry.store(EMPTY, Relaxed);
+    }
+}
+
+/// The same for many pages: apart, because what few need is little.
+#[inline(never)]
+pub(super) fn empty_many(entries: &[AtomicU64]) {
+    let (many, others) = entries.as_chunks::<32>();
+    for all in many {
+        for entry in all {
+            entry.store(EMPTY, Relaxed);
+        }
+    }
+    for entry in others {
         entry.store(EMPTY, Relaxed);
     }
 }

@@ -2,7 +2,8 @@
 
 use super::*;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::cell::RefCell;
+use framewright::Context;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::vec::Vec;
 
@@ -30,14 +31,18 @@ impl PhysMap for &HartMemory {
     }
 }
 
-impl TableSource for HartMemory {
-    fn take_table(&self, _context: Context) -> Option<Frame> {
+impl TableSource for &HartMemory {
+    fn context(&self) -> Context {
+        Context::ANY
+    }
+
+    fn take_table(&mut self) -> Option<Frame> {
         let next = self.next.get();
         self.next.set(next + 1);
         (next < self.frames.len() as u64).then_some(Frame(next))
     }
 
-    fn give_back(&self, _frame: Frame) {}
+    fn give_back(&mut self, _frame: Frame) {}
 }
 
 /// A word that was read, and the page if it is that page's own entry.
@@ -106,7 +111,7 @@ fn a_hart_finds_what_it_has_mapped<const LEVELS: u32>() {
     let memory = HartMemory::new(32);
     let hart = KeepingHart::new(&memory, LEVELS);
     let tables = SvTables::<_, _, LEVELS>::new(Frame(0), &memory, &hart);
-    let map = |at, frames| tables.map(Page(at), frames, SvAccess::DATA, &memory, Context::ANY);
+    let map = |at, frames| tables.map(Page(at), frames, PageAccess::DATA, &mut &memory);
     // New tables, then pages in tables that are there, few and many; 2 MiB; across two tables.
     let mappings = [
         (HIGH, run(7, 1)),
@@ -142,7 +147,7 @@ fn frames_that_lie_apart_are_found_too_and_those_before_a_refused_one() {
     let tables = Sv39Tables::new(Frame(0), &memory, &hart);
     let map = |at: u64, frames: &[Frame]| {
         assert!((at..at + 4).all(|page| hart.reach(Page(page)).is_none()));
-        tables.map_frames(Page(at), frames, SvAccess::DATA, &memory, Context::ANY)
+        tables.map_frames(Page(at), frames, PageAccess::DATA, &mut &memory)
     };
     map(HIGH, &[9, 3, 77, 5].map(Frame)).unwrap();
     assert_eq!(hart.reach(Page(HIGH + 2)), Some(77));
@@ -163,7 +168,7 @@ fn another_hart_finds_a_mapping_at_the_fault_and_an_access_that_is_not_granted_s
     assert_eq!(uses.reach(page), None);
     assert!(!of_other.was_stale(page, FaultedAccess::Load));
     assert_eq!(uses.fences.get(), 0);
-    let mapped = of_one.map(page, run(6, 1), SvAccess::READ, &memory, Context::ANY);
+    let mapped = of_one.map(page, run(6, 1), PageAccess::READ, &mut &memory);
     mapped.unwrap();
     assert_eq!(uses.reach(page), None, "it has kept that nothing was there");
     assert!(!of_other.was_stale(page, FaultedAccess::Store));
@@ -176,19 +181,11 @@ fn an_unmapped_page_is_reached_until_a_fence_and_not_behind_it() {
     let memory = HartMemory::new(8);
     let hart = KeepingHart::new(&memory, 3);
     let tables = Sv39Tables::new(Frame(0), &memory, &hart);
-    let map = |frame| {
-        tables.map(
-            Page(HIGH),
-            run(frame, 1),
-            SvAccess::DATA,
-            &memory,
-            Context::ANY,
-        )
-    };
+    let map = |frame| tables.map(Page(HIGH), run(frame, 1), PageAccess::DATA, &mut &memory);
     map(6).unwrap();
     assert_eq!(hart.reach(Page(HIGH)), Some(6));
     let one = PageRange::new(Page(HIGH), 1).unwrap();
-    tables.unmap(one, &memory, Context::NOWAIT).unwrap();
+    tables.unmap(one, &mut &memory).unwrap();
     assert_eq!(tables.translate(Page(HIGH)), None);
     assert_eq!(hart.reach(Page(HIGH)), Some(6));
     (&hart).fence_all();
@@ -202,13 +199,7 @@ fn few_pages_are_fenced_one_by_one_and_many_at_once() {
     let tables = Sv39Tables::new(Frame(0), &memory, &hart);
     let fences = |at, pages| {
         let before = hart.fences.get();
-        let mapped = tables.map(
-            Page(at),
-            run(1, pages),
-            SvAccess::DATA,
-            &memory,
-            Context::ANY,
-        );
+        let mapped = tables.map(Page(at), run(1, pages), PageAccess::DATA, &mut &memory);
         mapped.unwrap();
         hart.fences.get() - before
     };

@@ -1,8 +1,8 @@
 //! What the engine asks of the machine.
 
 use crate::machine::{Loss, interrupt, now_ps, wait};
-use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};
-use framewright::{Addr, Context, Page, PageRange, Run};
+use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform, TableSource};
+use framewright::{Addr, Context, Page, PageAccess, PageRange, Run};
 
 /// The machine of this thread. Page tables and contents are none of its own: a load's instructions have their work.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,13 @@ impl FramePlatform for ManyCpusPlatform {
 }
 
 impl RangePlatform for ManyCpusPlatform {
-    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
+    fn map(
+        &self,
+        _at: Page,
+        _frames: Run,
+        _access: PageAccess,
+        _tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         Ok(())
     }
 

@@ -2,8 +2,8 @@
 //! is seen.
 
 use crate::{Machine, Paging, PagingLie};
-use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};
-use framewright::{Addr, Context, CpuId, Frame, Page, PageRange, Run};
+use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform, TableSource};
+use framewright::{Addr, CpuId, Frame, Page, PageAccess, PageRange, Run};
 use std::cell::RefCell;
 
 /// A [`Paging`] with bytes in its frames, and a direct map to them.
@@ -218,14 +218,20 @@ impl ObjectPlatform for SimRam {
 }
 
 impl RangePlatform for SimRam {
-    fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
+    fn map(
+        &self,
+        at: Page,
+        frames: Run,
+        access: PageAccess,
+        tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         for frame in frames.start().0..frames.end().0 {
             if !self.is_taken(Frame(frame)) {
                 self.paging
                     .record(|| format!("{} was mapped, but is not taken", Frame(frame)));
             }
         }
-        self.paging.map(at, frames, context)
+        self.paging.map(at, frames, access, tables)
     }
 
     fn unmap(&self, range: PageRange) -> Result<(), MapError> {

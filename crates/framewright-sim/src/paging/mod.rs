@@ -7,9 +7,10 @@ pub use pool::PoolFrames;
 pub use shared::{SharedFrames, SharedPaging};
 
 use crate::{Machine, MachineCall, Random};
-use framewright::platform::{FramePlatform, MapError, RangePlatform};
-use framewright::{Context, CpuId, Frame, Page, PageRange, Run};
+use framewright::platform::{FramePlatform, MapError, RangePlatform, TableSource};
+use framewright::{Context, CpuId, Frame, Page, PageAccess, PageRange, Run};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 
 /// A [`Machine`] with frames, one page table for a window of pages, and a TLB for each CPU.
 ///
@@ -33,6 +34,7 @@ use std::cell::{Cell, RefCell};
 /// - A pool frame is given back only if no page table entry and no TLB reaches it.
 /// - A call that may not wait makes the platform neither unmap nor flush.
 /// - An unmap takes all pages of a run that one call of `map` mapped, or none.
+/// - A frame that a page table lies in is neither mapped, nor filled with zeroes, nor given back by the engine.
 #[derive(Debug)]
 pub struct Paging {
     machine: Machine,
@@ -42,6 +44,8 @@ pub struct Paging {
     /// translation stays unseen for want of an access.
     is_eager: bool,
     mapped_max: u64,
+    /// The pages of one page table; 0 if the platform needs none.
+    table_pages: u64,
     lie: Cell<Option<PagingLie>>,
     expected: Cell<Option<Context>>,
     state: RefCell<PagingState>,
@@ -60,6 +64,8 @@ pub enum PagingLie {
     ZeroAllButOne,
     /// The frames are mapped in reverse.
     MapReversed,
+    /// Pages are mapped to read and write, whatever access is asked for.
+    MapForAll,
     /// A frame that was given back is taken by an unrelated user.
     LoseFrames,
 }
@@ -68,6 +74,10 @@ pub enum PagingLie {
 struct PagingState {
     /// Each page's frame + 1, or 0.
     table: Vec<u32>,
+    /// The access that each page was mapped for last.
+    access: Vec<PageAccess>,
+    /// The page tables that there are, by number, with their frames.
+    tables: BTreeMap<u64, Frame>,
     /// The call that mapped each page; of a page that is not mapped, the last one.
     mapped_by: Vec<u32>,
     map_calls: u32,
@@ -89,6 +99,8 @@ struct Physical {
     /// Page table entries that reach it.
     entries: u32,
     is_taken: bool,
+    /// A page table lies in it.
+    is_table: bool,
 }
 
 /// What one CPU keeps of the page table. Moving its epoch on makes it forget all of it.
@@ -135,6 +147,7 @@ impl Paging {
             contents: 0xa5a5_0000_0000_0000 | u64::from(nth),
             entries: 0,
             is_taken: nth >= pool_frames,
+            is_table: false,
         };
         let pages = pages as usize;
         let tlb = || Tlb {
@@ -148,10 +161,13 @@ impl Paging {
             pool_frames,
             is_eager: false,
             mapped_max: u64::MAX,
+            table_pages: 0,
             lie: Cell::new(None),
             expected: Cell::new(None),
             state: RefCell::new(PagingState {
                 table: vec![0; pages],
+                access: vec![PageAccess::DATA; pages],
+                tables: BTreeMap::new(),
                 mapped_by: vec![0; pages],
                 map_calls: 0,
                 tlbs: (0..cpus).map(|_| tlb()).collect(),
@@ -178,6 +194,14 @@ impl Paging {
     #[must_use]
     pub const fn limited(mut self, mapped_max: u64) -> Self {
         self.mapped_max = mapped_max;
+        self
+    }
+
+    /// The same, where each so many pages have a page table, in a frame that `map` takes when it maps the first of them. A
+    /// table stays.
+    #[must_use]
+    pub const fn with_tables(mut self, table_pages: u64) -> Self {
+        self.table_pages = table_pages;
         self
     }
 
@@ -229,6 +253,12 @@ impl Paging {
         self.state.borrow().mapped_pages
     }
 
+    /// Frames of the pool in which page tables lie.
+    #[must_use]
+    pub fn table_frames(&self) -> u64 {
+        self.state.borrow().tables.len() as u64
+    }
+
     /// Calls of `map` that returned an error.
     #[must_use]
     pub fn failed_maps(&self) -> u64 {
@@ -241,6 +271,14 @@ impl Paging {
         let state = self.state.borrow();
         let at = page.0.checked_sub(self.start.0)?;
         frame_of(*state.table.get(at as usize)?)
+    }
+
+    /// What an access through the page may do, if it is mapped.
+    #[must_use]
+    pub fn access_of(&self, page: Page) -> Option<PageAccess> {
+        self.mapped(page)?;
+        let at = page.0 - self.start.0;
+        Some(self.state.borrow().access[at as usize])
     }
 
     /// A frame that any CPU reaches through the page, by the page table or by its TLB.
@@ -312,6 +350,7 @@ impl Paging {
         let at = self.offset(state, page, 1).expect("a page of the window");
         state.map_calls += 1;
         state.map(page, at, frame);
+        state.access[at] = PageAccess::DATA;
     }
 
     /// Empties one CPU's TLB; flushing all of them means doing that for each, from CPU 0 on.
@@ -358,6 +397,72 @@ impl Paging {
     pub(crate) fn note_wait(&self, call: &str) {
         let state = &mut *self.state.borrow_mut();
         self.check_context(state, call, None);
+    }
+
+    /// Brings the tables of so many pages that are not there yet, or none.
+    fn bring_tables(
+        &self,
+        at: Page,
+        pages: u64,
+        source: &mut impl TableSource,
+    ) -> Result<(), MapError> {
+        if self.table_pages == 0 {
+            return Ok(());
+        }
+        let mut brought = Vec::new();
+        for number in at.0 / self.table_pages..=(at.0 + pages - 1) / self.table_pages {
+            if self.state.borrow().tables.contains_key(&number) {
+                continue;
+            }
+            let Some(frame) = source.take_table() else {
+                for (_, frame) in brought {
+                    source.give_back(frame);
+                }
+                return Err(MapError::NoMemory);
+            };
+            brought.push((number, frame));
+        }
+        let state = &mut *self.state.borrow_mut();
+        for &(_, frame) in &brought {
+            state.frames[frame.0 as usize].is_table = true;
+        }
+        state.tables.extend(brought);
+        Ok(())
+    }
+
+    /// Maps a run whose tables are there.
+    fn map_run(&self, at: Page, frames: Run, access: PageAccess) -> Result<(), MapError> {
+        let state = &mut *self.state.borrow_mut();
+        let Some(offset) = self.offset(state, at, frames.frames()) else {
+            state.record(|| format!("pages from {at} were mapped outside the window"));
+            return Err(MapError::Page(at));
+        };
+        let max = self.mapped_max;
+        let error = if frames.end().0 > state.frames.len() as u64 {
+            Some(MapError::Frame(frames.start()))
+        } else if self.machine.is_hit(MachineCall::Map) {
+            Some(MapError::NoMemory)
+        } else {
+            let is_above = state.mapped_pages + frames.frames() > max;
+            is_above.then_some(MapError::Limit { max })
+        };
+        if let Some(error) = error {
+            return Err(error);
+        }
+        state.map_calls += 1;
+        for nth in 0..frames.frames() {
+            let from = if self.lies(PagingLie::MapReversed) {
+                frames.frames() - 1 - nth
+            } else {
+                nth
+            };
+            let frame = Frame(frames.start().0 + from);
+            state.map(Page(at.0 + nth), offset + nth as usize, frame);
+            let lies = self.lies(PagingLie::MapForAll);
+            let access = if lies { PageAccess::DATA } else { access };
+            state.access[offset + nth as usize] = access;
+        }
+        Ok(())
     }
 
     fn offset(&self, state: &PagingState, page: Page, pages: u64) -> Option<usize> {
@@ -410,6 +515,9 @@ impl PagingState {
         if !self.frames[frame.0 as usize].is_taken {
             self.record(|| format!("{frame} was mapped at {page}, but is not taken"));
         }
+        if self.frames[frame.0 as usize].is_table {
+            self.record(|| format!("{frame} was mapped at {page}, and a page table lies in it"));
+        }
         if self.table[at] != 0 {
             self.record(|| format!("page {page} was mapped, and is mapped already"));
             self.unmap(at);
@@ -441,38 +549,19 @@ impl PagingState {
 }
 
 impl RangePlatform for Paging {
-    fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
+    fn map(
+        &self,
+        at: Page,
+        frames: Run,
+        access: PageAccess,
+        tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         self.machine.advance(MAP_NS);
-        let state = &mut *self.state.borrow_mut();
-        self.check_context(state, "map", Some(context));
-        let Some(offset) = self.offset(state, at, frames.frames()) else {
-            state.record(|| format!("pages from {at} were mapped outside the window"));
-            return Err(MapError::Page(at));
-        };
-        let max = self.mapped_max;
-        let error = if frames.end().0 > state.frames.len() as u64 {
-            Some(MapError::Frame(frames.start()))
-        } else if self.machine.is_hit(MachineCall::Map) {
-            Some(MapError::NoMemory)
-        } else {
-            let is_above = state.mapped_pages + frames.frames() > max;
-            is_above.then_some(MapError::Limit { max })
-        };
-        if let Some(error) = error {
-            state.failed_maps += 1;
-            return Err(error);
-        }
-        state.map_calls += 1;
-        for nth in 0..frames.frames() {
-            let from = if self.lies(PagingLie::MapReversed) {
-                frames.frames() - 1 - nth
-            } else {
-                nth
-            };
-            let frame = Frame(frames.start().0 + from);
-            state.map(Page(at.0 + nth), offset + nth as usize, frame);
-        }
-        Ok(())
+        self.note_context("map", tables.context());
+        let brought = self.bring_tables(at, frames.frames(), tables);
+        let mapped = brought.and_then(|()| self.map_run(at, frames, access));
+        self.state.borrow_mut().failed_maps += u64::from(mapped.is_err());
+        mapped
     }
 
     fn unmap(&self, range: PageRange) -> Result<(), MapError> {
@@ -523,7 +612,11 @@ impl RangePlatform for Paging {
         let skip = u64::from(self.lies(PagingLie::ZeroAllButOne));
         for frame in frames.start().0 + skip..frames.end().0 {
             match state.frames.get_mut(frame as usize) {
-                Some(physical) if physical.is_taken && frame < u64::from(self.pool_frames) => {
+                Some(physical)
+                    if physical.is_taken
+                        && !physical.is_table
+                        && frame < u64::from(self.pool_frames) =>
+                {
                     physical.contents = 0;
                 }
                 _ => state.record(|| {

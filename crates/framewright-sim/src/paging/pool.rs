@@ -77,6 +77,14 @@ impl FrameSource for PoolFrames<'_> {
                 state.record(|| format!("V7: {} was given back twice", Frame(frame)));
                 continue;
             }
+            if physical.is_table {
+                state.record(|| {
+                    format!(
+                        "{} was given back, and a page table lies in it",
+                        Frame(frame)
+                    )
+                });
+            }
             if physical.entries > 0 {
                 state.record(|| format!("V5: {} was given back and is mapped", Frame(frame)));
             }

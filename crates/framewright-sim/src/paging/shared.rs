@@ -2,8 +2,8 @@
 
 use super::{Paging, PoolFrames};
 use framewright::frame::{AllocError, FrameSource};
-use framewright::platform::{FramePlatform, MapError, RangePlatform};
-use framewright::{Context, CpuId, Page, PageRange, Run};
+use framewright::platform::{FramePlatform, MapError, RangePlatform, TableSource};
+use framewright::{Context, CpuId, Page, PageAccess, PageRange, Run};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A [`Paging`] for several threads, behind a lock that the engine does not know.
@@ -52,8 +52,14 @@ impl FramePlatform for SharedPaging {
 }
 
 impl RangePlatform for SharedPaging {
-    fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
-        self.paused().map(at, frames, context)
+    fn map(
+        &self,
+        at: Page,
+        frames: Run,
+        access: PageAccess,
+        tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
+        self.paused().map(at, frames, access, tables)
     }
 
     fn unmap(&self, range: PageRange) -> Result<(), MapError> {

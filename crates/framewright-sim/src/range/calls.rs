@@ -5,7 +5,7 @@ use crate::Paging;
 use framewright::frame::FrameSource;
 use framewright::platform::RangePlatform;
 use framewright::vrange::{AreaInfo, AreaKind, AreaRequest, RangeError, RangeFreeError, RangeSeat};
-use framewright::{Context, CpuId, Frame, Page};
+use framewright::{Context, CpuId, Frame, Page, PageAccess, Run};
 
 /// Frames that are the callers' own, which they map themselves.
 pub(super) const OWN_FRAMES: u32 = 256;
@@ -43,12 +43,14 @@ pub(super) fn alloc<P: RangePlatform, F: FrameSource>(
     pool_frames: u32,
     request: &RangeRequest,
 ) -> Result<Page, RangeError> {
+    let access = access_of(request.id);
     let area = AreaRequest {
         pages: request.pages,
         align_bytes: request.align_bytes,
         guard_before: request.guard_before,
         huge: request.huge,
         zero: request.zero,
+        access,
         context: request.context,
         tag: request.tag,
     };
@@ -60,7 +62,18 @@ pub(super) fn alloc<P: RangePlatform, F: FrameSource>(
             let frames: Vec<Frame> = (0..request.pages.min(LISTED_MAX))
                 .map(|nth| own_frame(pool_frames, request.id, nth))
                 .collect();
-            seat.map_ram(&frames, request.context)
+            if access == PageAccess::DATA {
+                return seat.map_ram(&frames, request.context);
+            }
+            let first = frames.first().copied().unwrap_or_default();
+            let are_in_order = frames
+                .iter()
+                .zip(first.0..)
+                .all(|(frame, nth)| frame.0 == nth);
+            match Run::new(first, request.pages) {
+                Some(run) if are_in_order => seat.ioremap(run, access, request.context),
+                _ => seat.vmap(&frames, access, request.context),
+            }
         }
     }
 }
@@ -87,6 +100,16 @@ pub(super) fn own_frame(pool_frames: u32, id: u64, nth: u64) -> Frame {
         _ => nth * 3,
     };
     Frame(u64::from(pool_frames) + (id * 7 + place) % u64::from(OWN_FRAMES))
+}
+
+/// The access that an area is mapped for: of a quarter of them another one than the default.
+pub(super) const fn access_of(id: u64) -> PageAccess {
+    match id % 16 {
+        1 | 7 => PageAccess::READ,
+        6 => PageAccess::TEXT,
+        11 => PageAccess::DEVICE,
+        _ => PageAccess::DATA,
+    }
 }
 
 /// What the word of an area's page must be.
@@ -161,6 +184,12 @@ impl ModelArea {
         if reached != mapped {
             return Err(format!(
                 "V5: {cpu:?} reaches {reached:?} through page {page} of {self:?}, not {mapped:?}"
+            ));
+        }
+        let access = paging.access_of(page);
+        if self.kind != AreaKind::Plain && access != Some(access_of(self.id)) {
+            return Err(format!(
+                "V14: page {page} of {self:?} is mapped for {access:?}"
             ));
         }
         let expected = word(self.id, nth);

@@ -20,6 +20,8 @@ pub struct RangeCase {
     pub pool_frames: u32,
     /// How many pages the platform can map.
     pub mapped_max: u64,
+    /// The pages of one page table, in a frame of the pool; 0 if the platform needs none.
+    pub table_pages: u64,
     /// Whether each CPU's TLB loads what is mapped without an access.
     pub is_eager: bool,
     /// The mixture of operations.
@@ -134,6 +136,7 @@ impl DrivenCase for RangeCase {
             },
             pool_frames: pages as u32,
             mapped_max: u64::MAX,
+            table_pages: 0,
             is_eager: true,
             mixture: RangeMixture {
                 phase_ops: pages / 4 + 20,
@@ -151,6 +154,8 @@ impl DrivenCase for RangeCase {
             case("before", (0, 256, 32), 2, 40, 0),
             case("head", (512, 200, 32), 2, 32, 16),
             case("few-frames", (128, 500, 128), 4, 100, 100),
+            case("tables", (128, 500, 128), 3, 100, 60),
+            case("at-once-tables", (64, 400, 32), 2, 40, 60),
             case("access", (1024, 128, 16), 4, 30, 20),
             case("limit", (0, 256, 32), 2, 60, 30),
             case("usual", (1 << 30, 8192, 1024), 4, 2000, 300),
@@ -203,6 +208,11 @@ impl DrivenCase for RangeCase {
                 "limit" => {
                     case.mapped_max = 70;
                     // Pages that users map themselves count too, but the model does not know them.
+                    case.mixture.kinds = [0, 4, 5];
+                }
+                "tables" | "at-once-tables" => {
+                    case.pool_frames = 90;
+                    case.table_pages = 16;
                     case.mixture.kinds = [0, 4, 5];
                 }
                 "access" => case.is_eager = false,

@@ -47,6 +47,15 @@ fn v5_pages_that_stay_mapped_are_found() {
 }
 
 #[test]
+fn v14_pages_that_are_mapped_for_another_access_are_found() {
+    is_found(
+        &["kept", "arena", "blocks", "at-once"],
+        PagingLie::MapForAll,
+        &["V14"],
+    );
+}
+
+#[test]
 fn contents_that_were_not_zeroed_are_found() {
     is_found(&["kept", "arena"], PagingLie::ZeroAllButOne, &["has Some"]);
 }

@@ -1,7 +1,9 @@
 //! Areas of a shape that was asked for: with a guard page before them, or for large entries of page tables.
 
 use super::*;
+use framewright::PageAccess;
 use framewright::frame::FrameSource;
+use framewright::platform::TableSource;
 
 /// A platform of one thread that remembers what it mapped.
 #[derive(Default)]
@@ -19,7 +21,13 @@ impl FramePlatform for MapsSeen {
 }
 
 impl RangePlatform for MapsSeen {
-    fn map(&self, at: Page, frames: Run, _context: Context) -> Result<(), MapError> {
+    fn map(
+        &self,
+        at: Page,
+        frames: Run,
+        _access: PageAccess,
+        _tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         self.0.borrow_mut().push((at, frames));
         Ok(())
     }

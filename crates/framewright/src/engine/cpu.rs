@@ -405,17 +405,18 @@ impl<'e, 'm, P: RangePlatform + Clone, W: RangeParts<P>, const ZONES: usize>
     }
 
     /// Allocates an area of mapped frames, as [`RangeSeat::vmalloc`]. If too few frames are
-    /// free, it asks its clients once.
+    /// free, for its pages or for page tables, it asks its clients, at most once for each.
     ///
     /// # Errors
     /// As that.
     #[inline]
     pub fn vmalloc(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
         match self.ranges().vmalloc(request) {
-            Err(RangeError::Frames(_)) if self.reclaim(request.pages, request.context) > 0 => {
-                self.ranges().vmalloc(request)
+            Err(error) if error.is_for_memory() => {
+                let (pages, context) = (request.pages, request.context);
+                self.again(pages, context, error, move |seat| seat.vmalloc(request))
             }
-            result => result,
+            made => made,
         }
     }
 
@@ -441,7 +442,36 @@ impl<'e, 'm, P: RangePlatform + Clone, W: RangeParts<P>, const ZONES: usize>
     /// As that.
     #[inline(always)]
     pub fn map_ram(&mut self, frames: &[Frame], context: Context) -> Result<Page, RangeError> {
-        self.ranges().map_ram(frames, context)
+        match self.ranges().map_ram(frames, context) {
+            Err(error) if error.is_for_memory() => {
+                self.again(0, context, error, move |seat| seat.map_ram(frames, context))
+            }
+            mapped => mapped,
+        }
+    }
+
+    /// Makes a request for `pages` frames again, if it lacked memory: has clients give that, and once more if page tables lack it.
+    #[cold]
+    #[inline(never)]
+    fn again(
+        &mut self,
+        pages: u64,
+        context: Context,
+        mut error: RangeError,
+        request: impl Fn(&mut RangeSeat<'e, 'm, P, Seats<'e, 'm, P, ZONES>>) -> Result<Page, RangeError>,
+    ) -> Result<Page, RangeError> {
+        for _ in 0..2 {
+            // For tables one for each level at either end; some may go to caches.
+            let tables = u64::from(matches!(error, RangeError::Map(_))) * (8 + pages / 256);
+            if !error.is_for_memory() || self.reclaim(pages + tables, context) == 0 {
+                break;
+            }
+            match request(self.ranges()) {
+                Err(again) => error = again,
+                served => return served,
+            }
+        }
+        Err(error)
     }
 
     /// Unmaps them, as [`RangeSeat::unmap_ram`]. Returns how many pages.

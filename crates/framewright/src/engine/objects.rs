@@ -104,14 +104,12 @@ impl<P: ObjectPlatform + Clone, const ZONES: usize> Cpu<'_, '_, P, KvLayout, ZON
     ) -> Result<Addr, KvError> {
         let units = self.shared.percpu().ok_or(KvError::TooLong { bytes })?;
         let mut result = units.alloc(bytes, align_bytes, context, self.frames());
-        if matches!(result, Err(KvError::Frames(_))) && context.may_block {
+        if result.is_err_and(lacks_frames) && context.may_block {
             self.seat.ranges().drain();
             self.seat.drain();
             result = units.alloc(bytes, align_bytes, context, self.frames());
         }
-        if matches!(result, Err(KvError::Frames(_)))
-            && self.reclaim(units.frames_for(bytes), context) > 0
-        {
+        if result.is_err_and(lacks_frames) && self.reclaim(units.frames_for(bytes), context) > 0 {
             result = units.alloc(bytes, align_bytes, context, self.frames());
         }
         if matches!(result, Err(KvError::Frames(_) | KvError::Ranges(_))) {
@@ -140,5 +138,14 @@ impl<P: ObjectPlatform + Clone, const ZONES: usize> Cpu<'_, '_, P, KvLayout, ZON
         if let Some(units) = self.shared.percpu() {
             units.purge(self.frames());
         }
+    }
+}
+
+/// Whether a per-CPU object lacked frames, for its pages or for a page table.
+const fn lacks_frames(error: KvError) -> bool {
+    match error {
+        KvError::Frames(_) => true,
+        KvError::Ranges(error) => error.is_for_memory(),
+        _ => false,
     }
 }

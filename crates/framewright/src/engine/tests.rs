@@ -4,6 +4,7 @@ extern crate std;
 
 mod clients;
 mod loose;
+mod tables;
 mod windows;
 
 use super::*;
@@ -12,11 +13,13 @@ use crate::kv::KvLayout;
 use crate::kv::{KvError, KvRequest};
 use crate::platform::{
     FramePlatform, MapError, ObjectPlatform, RangePlatform, ReservePlatform, SingleThread,
+    TableSource,
 };
 use crate::policy::{Config, RangeConfig, ReclaimConfig};
 use crate::reserve::{Key, PoolConfig, ReserveLayout};
 use crate::units::{
-    Addr, Context, FRAMES_MAX, Frame, Mobility, Order, Page, PageRange, RunError, SetupError,
+    Addr, Context, FRAMES_MAX, Frame, Mobility, Order, Page, PageAccess, PageRange, RunError,
+    SetupError,
 };
 use crate::vrange::AreaRequest;
 use std::cell::RefCell;
@@ -46,22 +49,23 @@ impl FramePlatform for TestBoard {
 }
 
 impl RangePlatform for TestBoard {
-    fn map(&self, at: Page, frames: Run, _context: Context) -> Result<(), MapError> {
-        for nth in 0..frames.frames() {
-            let before = self
-                .0
-                .mapped
-                .borrow_mut()
-                .insert(at.0 + nth, Frame(frames.start().0 + nth));
-            assert_eq!(before, None, "mapped twice");
+    fn map(
+        &self,
+        at: Page,
+        frames: Run,
+        _access: PageAccess,
+        _tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
+        let mut mapped = self.0.mapped.borrow_mut();
+        for (page, frame) in (at.0..).zip(frames.start().0..frames.end().0) {
+            assert_eq!(mapped.insert(page, Frame(frame)), None, "mapped twice");
         }
         Ok(())
     }
 
     fn unmap(&self, range: PageRange) -> Result<(), MapError> {
-        let (start, end) = (range.start().0, range.end().0);
         let mut mapped = self.0.mapped.borrow_mut();
-        mapped.retain(|page, _| !(start..end).contains(page));
+        mapped.retain(|page, _| !range.contains(Page(*page)));
         Ok(())
     }
 

@@ -167,6 +167,7 @@ mod layout;
 mod pageblock;
 mod seat;
 mod source;
+mod tables;
 mod wanted;
 mod zone;
 
@@ -183,5 +184,7 @@ pub use seat::Seat;
 pub(crate) use seat::{CACHED_ORDERS, Spread, TargetRoom};
 pub use source::FrameSource;
 pub(crate) use source::origin_word;
+pub(crate) use tables::FrameTables;
+pub use tables::tables_of;
 pub(crate) use zone::{Apart, ApartContent, Beyond, NotApart};
 pub use zone::{Recount, Zone};

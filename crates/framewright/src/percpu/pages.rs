@@ -5,11 +5,11 @@
 
 use super::search::UnitSearch;
 use super::table::{IDLE, LockedUnits, STATES_PART, STUCK, UnitTable, page_of};
-use crate::frame::{AllocError, FrameSource};
+use crate::frame::{AllocError, FrameSource, FrameTables};
 use crate::kv::KvError;
 use crate::platform::ObjectPlatform;
 use crate::sync::Ordering::Relaxed;
-use crate::units::{Addr, Context, Page, PageRange, Run};
+use crate::units::{Addr, Context, Page, PageAccess, PageRange, Run};
 use crate::vrange::RangeError;
 
 /// The most frames that are brought, unmapped or given back between two looks at interrupts.
@@ -138,7 +138,7 @@ impl<P: ObjectPlatform> UnitPages<'_, P> {
             self.give_back(first, pages, frames);
             return Err(error);
         }
-        let mapped = self.map_all(first, pages, context);
+        let mapped = self.map_all(first, pages, context, frames);
         let Err((touched, error)) = mapped else {
             return Ok(first);
         };
@@ -172,14 +172,22 @@ impl<P: ObjectPlatform> UnitPages<'_, P> {
     }
 
     /// Maps pages' frames. If the platform refuses, how many of the pages it has been asked for with success.
-    fn map_all(&self, first: u32, pages: u32, context: Context) -> Result<(), (u32, KvError)> {
+    fn map_all(
+        &self,
+        first: u32,
+        pages: u32,
+        context: Context,
+        frames: &mut impl FrameSource,
+    ) -> Result<(), (u32, KvError)> {
         let mut parts = self.parts();
+        let tables = &mut FrameTables::new(frames, context);
         for page in first..first + pages {
             for cpu in 0..self.cpus {
                 let frame = self.table.frame(page, cpu);
                 let run = frame.and_then(|frame| Run::new(frame, 1));
                 let mapped = run.map_or(Ok(()), |run| {
-                    self.platform.map(self.page(page, cpu), run, context)
+                    let at = self.page(page, cpu);
+                    self.platform.map(at, run, PageAccess::DATA, tables)
                 });
                 if let Err(error) = mapped {
                     let touched = page - first + u32::from(cpu != 0);

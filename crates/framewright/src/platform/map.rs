@@ -1,6 +1,6 @@
 //! Mapping, unmapping, flushing and zeroing: what a space asks of its platform.
 
-use crate::units::{Context, Frame, Page, PageRange, Run};
+use crate::units::{Context, Frame, Page, PageAccess, PageRange, Run};
 use core::fmt;
 
 /// Why something was not mapped or unmapped. Nothing has changed.
@@ -40,6 +40,38 @@ impl fmt::Display for MapError {
 
 impl core::error::Error for MapError {}
 
+/// Where a platform takes frames for its page tables, one at a time, while the engine has it map.
+///
+/// In a call of the engine these are frames of the calling seat's own source, within the request's context. The value
+/// can do no more than take a frame and give one back, so nothing called through it comes back to the address space.
+pub trait TableSource {
+    /// What the caller of the engine may do meanwhile. The frames obey it by themselves.
+    fn context(&self) -> Context;
+
+    /// Takes a frame for a table. Its contents are undefined, and it is unmovable. It is the platform's from here on: for as long
+    /// as the platform wants, and counted as in use.
+    ///
+    /// `None` if the source has none within the context. The platform returns [`MapError::NoMemory`] then.
+    fn take_table(&mut self) -> Option<Frame>;
+
+    /// Gives back a frame that was taken here and became no table after all, or is one no longer.
+    fn give_back(&mut self, frame: Frame);
+}
+
+/// No frames, for a caller that may do anything: for a platform that needs none, or whose tables are there.
+impl TableSource for () {
+    #[inline(always)]
+    fn context(&self) -> Context {
+        Context::ANY
+    }
+
+    fn take_table(&mut self) -> Option<Frame> {
+        None
+    }
+
+    fn give_back(&mut self, _frame: Frame) {}
+}
+
 /// What an address space asks of its platform: virtual pages in front of frames, by three verbs about page
 /// tables, and zeroing.
 ///
@@ -61,6 +93,12 @@ impl core::error::Error for MapError {}
 /// A call that fails has mapped nothing, not even for a moment: a CPU may keep what it finds by chance, and the engine
 /// flushes nothing behind such a call. So a platform takes page tables before it writes the first entry.
 ///
+/// # Page tables
+/// A platform that needs page tables takes their frames from `tables`: the source of the seat that maps. What it
+/// keeps is its own, unmovable, and counts as allocated in the zone; no area and no count of the space has it. A call that
+/// fails gives back what it took, or keeps it as a table that maps nothing yet, which a later call finds. An unmap gets no
+/// source, because it needs no new table. A platform whose host has the tables ignores all this.
+///
 /// # The flush contract
 /// After [`unmap`](Self::unmap) an access through the pages may still reach their old frames, by a
 /// translation that a CPU has kept. It cannot after a [`flush_all`](Self::flush_all) that *began*
@@ -68,14 +106,20 @@ impl core::error::Error for MapError {}
 /// frames. A platform whose `unmap` removes the translations at once implements `flush_all` as a
 /// no-op.
 pub trait RangePlatform: super::FramePlatform {
-    /// Maps as many pages as `frames` has frames, from `at` on, in order, readable and writable.
+    /// Maps as many pages as `frames` has frames, from `at` on, in order, for that access.
     ///
     /// None of the pages is mapped before. There are only as many calls as runs, so a platform may
     /// use larger mappings than one page.
     ///
     /// # Errors
     /// None of the pages is mapped then, nor was for a moment.
-    fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError>;
+    fn map(
+        &self,
+        at: Page,
+        frames: Run,
+        access: PageAccess,
+        tables: &mut impl TableSource,
+    ) -> Result<(), MapError>;
 
     /// Maps a page to each frame, in order, from `at` on: a caller's frames, wherever they lie \[`vm_map_ram`\]. By
     /// default one [`map`](Self::map) for those that lie side by side. A platform with tables of entries can write
@@ -88,7 +132,8 @@ pub trait RangePlatform: super::FramePlatform {
         &self,
         at: Page,
         frames: &[Frame],
-        context: Context,
+        access: PageAccess,
+        tables: &mut impl TableSource,
     ) -> Result<(), (u64, MapError)> {
         let mut done = 0;
         while let Some(&first) = frames.get(done as usize) {
@@ -96,7 +141,7 @@ pub trait RangePlatform: super::FramePlatform {
             let page = at.0.checked_add(done).ok_or(MapError::Page(at));
             let mapped = page.and_then(|page| {
                 let run = run?;
-                self.map(Page(page), run, context).map(|()| run)
+                self.map(Page(page), run, access, tables).map(|()| run)
             });
             done += mapped.map_err(|error| (done, error))?.frames();
         }
@@ -152,17 +197,24 @@ fn first_run(frames: &[Frame]) -> Option<Run> {
 }
 
 impl<T: RangePlatform + ?Sized> RangePlatform for &T {
-    fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
-        (**self).map(at, frames, context)
+    fn map(
+        &self,
+        at: Page,
+        frames: Run,
+        access: PageAccess,
+        tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
+        (**self).map(at, frames, access, tables)
     }
 
     fn map_frames(
         &self,
         at: Page,
         frames: &[Frame],
-        context: Context,
+        access: PageAccess,
+        tables: &mut impl TableSource,
     ) -> Result<(), (u64, MapError)> {
-        (**self).map_frames(at, frames, context)
+        (**self).map_frames(at, frames, access, tables)
     }
 
     fn unmap(&self, range: PageRange) -> Result<(), MapError> {

@@ -48,7 +48,7 @@ mod wakes;
 
 pub use contents::ReservePlatform;
 pub use direct::ObjectPlatform;
-pub use map::{MapError, RangePlatform};
+pub use map::{MapError, RangePlatform, TableSource};
 pub(crate) use patience::Patience;
 pub use relief::Relief;
 pub use single::SingleThread;

@@ -27,8 +27,9 @@ pub struct RangeConfig {
     /// ones that are kept serve the next request in nanoseconds instead of calls of the platform.
     pub strict: bool,
     /// The most pages of freed areas that a CPU keeps with their frames for the next request of the same length, and
-    /// the most that lie between the CPUs, if there are several; 0 for none. A kept area is mapped, in a strict space unmapped and
-    /// flushed; there, in an `Engine`, all CPUs together keep at most a 32nd of the frames that exist.
+    /// the most that lie between the CPUs, if there are several; 0 for none. A CPU alone keeps as many more as would lie
+    /// between several. A kept area is mapped, in a strict space unmapped and
+    /// flushed; there nothing lies between CPUs, and in an `Engine` all CPUs together keep at most a 32nd of the frames that exist.
     pub kept_pages_max: u64,
 }
 
@@ -51,6 +52,23 @@ impl RangeConfig {
         }
     }
 
+    /// The most pages of freed areas that one of `cpus` CPUs keeps. What lies between several is for each of them, so one alone
+    /// has as many itself.
+    pub(crate) const fn kept_by_one(&self, cpus: u16) -> u64 {
+        match self.strict || cpus > 1 {
+            true => self.kept_pages_max,
+            false => self.kept_pages_max.saturating_mul(2),
+        }
+    }
+
+    /// The most pages of freed areas that lie between `cpus` CPUs.
+    pub(crate) const fn kept_between(&self, cpus: u16) -> u64 {
+        match self.strict || cpus == 1 {
+            true => 0,
+            false => self.kept_pages_max,
+        }
+    }
+
     /// The same, but not strict: freed areas stay mapped for a while.
     #[must_use]
     pub const fn kept(self) -> Self {
@@ -70,6 +88,22 @@ impl Default for RangeConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cpu_alone_reaches_as_many_kept_pages_as_one_of_several() {
+        let config = RangeConfig::default().kept();
+        let reached = |cpus| config.kept_by_one(cpus) + config.kept_between(cpus);
+        assert_eq!([1, 2, 64].map(reached), [2 * config.kept_pages_max; 3]);
+        assert_eq!(config.kept_between(1), 0);
+        let strict = RangeConfig::default();
+        let reached = |cpus| strict.kept_by_one(cpus) + strict.kept_between(cpus);
+        assert_eq!([1, 2, 64].map(reached), [strict.kept_pages_max; 3]);
+        let most = RangeConfig {
+            kept_pages_max: u64::MAX,
+            ..config
+        };
+        assert_eq!(most.kept_by_one(1), u64::MAX);
+    }
 
     #[test]
     fn the_lazy_bound_grows_with_the_logarithm_of_the_cpus() {

@@ -18,5 +18,5 @@ pub(crate) use frame::FRAMES_MAX;
 pub use frame::Frame;
 pub use mobility::Mobility;
 pub use order::Order;
-pub use page::{Page, PageRange};
+pub use page::{Page, PageAccess, PageRange};
 pub use run::Run;

@@ -1,4 +1,4 @@
-//! Pages, and ranges of them.
+//! Pages, ranges of them, and what an access through them may do.
 
 use super::Frame;
 use core::fmt;
@@ -99,6 +99,95 @@ impl fmt::Debug for PageRange {
     }
 }
 
+/// What an access through a page may do, and how caches treat it \[`pgprot_t`\]. Every page may be read.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct PageAccess(u8);
+
+const READ_ONLY: u8 = 1;
+const EXECUTABLE: u8 = 1 << 1;
+const WRITE_COMBINING: u8 = 1 << 2;
+const UNCACHED: u8 = 1 << 3;
+
+impl PageAccess {
+    /// Read and write, no execution, caches as for all memory: the default \[`PAGE_KERNEL`\].
+    pub const DATA: Self = Self(0);
+    /// Read alone \[`PAGE_KERNEL_RO`\].
+    pub const READ: Self = Self(READ_ONLY);
+    /// Read and execution: the text of a module \[`PAGE_KERNEL_ROX`\].
+    pub const TEXT: Self = Self(READ_ONLY | EXECUTABLE);
+    /// Everything: a kernel's own image, where it is not divided \[`PAGE_KERNEL_EXEC`\].
+    pub const ALL: Self = Self(EXECUTABLE);
+    /// Read and write past all caches: registers of a device \[`ioremap`\].
+    pub const DEVICE: Self = Self::DATA.uncached();
+
+    /// Of two parts, as an entry of a page table has them, with caches as for all memory.
+    #[inline(always)]
+    #[must_use]
+    pub const fn new(is_writable: bool, is_executable: bool) -> Self {
+        Self(!is_writable as u8 * READ_ONLY | is_executable as u8 * EXECUTABLE)
+    }
+
+    /// The same past all caches.
+    #[must_use]
+    pub const fn uncached(self) -> Self {
+        Self(self.0 & !WRITE_COMBINING | UNCACHED)
+    }
+
+    /// The same past all caches, but stores may be collected before they go out: the memory of a display \[`ioremap_wc`\].
+    #[must_use]
+    pub const fn write_combining(self) -> Self {
+        Self(self.0 & !UNCACHED | WRITE_COMBINING)
+    }
+
+    /// Whether it is [`DATA`](Self::DATA).
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_data(self) -> bool {
+        self.0 == Self::DATA.0
+    }
+
+    /// Whether the page may be written.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_writable(self) -> bool {
+        self.0 & READ_ONLY == 0
+    }
+
+    /// Whether what is in the page may be executed.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_executable(self) -> bool {
+        self.0 & EXECUTABLE != 0
+    }
+
+    /// Whether caches keep nothing of the page, nor collect stores.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_uncached(self) -> bool {
+        self.0 & UNCACHED != 0
+    }
+
+    /// Whether caches keep nothing of the page, but stores are collected.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_write_combining(self) -> bool {
+        self.0 & WRITE_COMBINING != 0
+    }
+}
+
+impl fmt::Debug for PageAccess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let write = if self.is_writable() { "w" } else { "" };
+        let execute = if self.is_executable() { "x" } else { "" };
+        let caching = match (self.is_uncached(), self.is_write_combining()) {
+            (false, false) => "",
+            (true, _) => ", uncached",
+            (false, true) => ", write-combining",
+        };
+        write!(f, "PageAccess(r{write}{execute}{caching})")
+    }
+}
+
 const _: () = assert!(Page::BYTES == Frame::BYTES);
 
 #[cfg(test)]
@@ -115,5 +204,48 @@ mod tests {
         let range = PageRange::new(Page(4), 3).unwrap();
         assert!(range.contains(Page(6)) && !range.contains(range.end()) && !range.is_empty());
         assert_eq!((range.start(), range.pages()), (Page(4), 3));
+    }
+
+    #[test]
+    fn an_access_is_its_parts() {
+        let mut all = crate::std::vec::Vec::new();
+        for (is_writable, is_executable) in
+            [(true, false), (false, false), (false, true), (true, true)]
+        {
+            let cached = PageAccess::new(is_writable, is_executable);
+            for access in [cached, cached.write_combining(), cached.uncached()] {
+                assert_eq!(access.is_writable(), is_writable);
+                assert_eq!(access.is_executable(), is_executable);
+                assert!(!all.contains(&access));
+                assert_eq!(access.is_data(), all.is_empty());
+                all.push(access);
+            }
+            assert!(!cached.is_uncached() && !cached.is_write_combining());
+            let (uncached, combining) = (cached.uncached(), cached.write_combining());
+            assert!(uncached.is_uncached() && !uncached.is_write_combining());
+            assert!(!combining.is_uncached() && combining.is_write_combining());
+            assert_eq!(uncached.write_combining(), combining);
+            assert_eq!(combining.uncached(), uncached);
+        }
+        assert_eq!(PageAccess::default(), PageAccess::DATA);
+        assert_eq!(
+            [all[3], all[6], all[9], all[2]],
+            [
+                PageAccess::READ,
+                PageAccess::TEXT,
+                PageAccess::ALL,
+                PageAccess::DEVICE
+            ]
+        );
+        for (access, text) in [
+            (PageAccess::DEVICE, "PageAccess(rw, uncached)"),
+            (PageAccess::TEXT, "PageAccess(rx)"),
+            (
+                PageAccess::READ.write_combining(),
+                "PageAccess(r, write-combining)",
+            ),
+        ] {
+            assert_eq!(crate::std::format!("{access:?}"), text);
+        }
     }
 }

@@ -47,6 +47,13 @@ pub enum RangeError {
     Poisoned,
 }
 
+impl RangeError {
+    /// Whether memory would have helped: frames for the area, or for a page table.
+    pub(crate) const fn is_for_memory(self) -> bool {
+        matches!(self, Self::Frames(_) | Self::Map(MapError::NoMemory))
+    }
+}
+
 impl fmt::Display for RangeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -142,6 +142,10 @@
 //!   count has it as live. Its header goes from live to deferred by compare-and-exchange, as in a free (V10), and from there to lazy. Each
 //!   deferred area is once in the space's list or a seat's, or on its way to the space's, or it is the one that a seat evicts.
 //!
+//! - **V14** The pages that a request maps are mapped for the access that it asked for. So in a space that keeps areas mapped, an
+//!   area with another access than the default is never kept, and a request for such an access takes no kept area. (A strict
+//!   space keeps areas without a mapping.)
+//!
 //! # Locks
 //! - Rank 1: the space's stop lock: its holder may claim seats, one after another or all. A busy
 //!   seat never takes it. Its holder purges for others: so the platform's `unmap` and `flush_all`,
@@ -171,7 +175,7 @@
 //! [defers](Space::vfree_atomic) its free, which enters no seat.
 //!
 //! # What is not here
-//! Protections other than readable and writable, huge mappings by the engine's choice (a platform
+//! A change of a page's access while it is mapped, huge mappings by the engine's choice (a platform
 //! may use them for long runs; [`AreaRequest::huge`] aligns an area for them), NUMA.
 //!
 //! # Sources

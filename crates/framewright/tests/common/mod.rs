@@ -8,7 +8,8 @@ macro_rules! maps_nothing {
                 &self,
                 _at: framewright::Page,
                 _frames: framewright::Run,
-                _context: framewright::Context,
+                _access: framewright::PageAccess,
+                _tables: &mut impl framewright::platform::TableSource,
             ) -> Result<(), framewright::platform::MapError> {
                 Ok(())
             }

@@ -7,7 +7,6 @@ mod loader;
 mod traps;
 
 pub use framewright_riscv64 as cpu;
-pub use framewright_riscv64::entry::SvAccess as PageAccess;
 pub use framewright_riscv64::instructions::InstalledHart as InstalledCpu;
 pub use traps::{call_on_stack, set_up as set_up_traps, try_write};
 
@@ -24,7 +23,7 @@ use cpu::instructions::{
     without_interrupts,
 };
 use cpu::tables::{PhysMap, Sv39Tables, TableFence};
-use framewright::{CpuId, Frame, Page};
+use framewright::{CpuId, Frame, Page, PageAccess};
 
 global_asm!(include_str!("boot.s"));
 

@@ -1,12 +1,12 @@
 //! A CPU's interrupt controller: interrupts of other CPUs, the timer, the start of other CPUs.
 
-use crate::memory::{BarePc, MAX_CPUS, page_tables};
+use crate::memory::{MAX_CPUS, map_at_boot};
 use core::sync::atomic::{
     AtomicU32,
     Ordering::{Acquire, Release},
 };
-use framewright::{Context, CpuId, Frame, Page, Run};
-use framewright_x86_64::entry::PageAccess;
+use framewright::{CpuId, Frame, Page, PageAccess, Run};
+use framewright_x86_64::entry::PAGE_ATTRIBUTES;
 use framewright_x86_64::instructions::{time_stamp, write_msr};
 
 /// Where the registers are mapped.
@@ -34,9 +34,7 @@ static IDS: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(0) }; MAX_CPUS];
 pub fn map_registers() {
     let frame = Run::new(Frame(PHYSICAL / Frame::BYTES), 1).expect("one frame");
     let at = Page::of_address(DEVICES);
-    page_tables()
-        .map(at, frame, PageAccess::DEVICE, &BarePc, Context::ANY)
-        .expect("the page is free");
+    map_at_boot(at, frame, PageAccess::DEVICE);
 }
 
 fn register(offset: u64) -> *mut u32 {
@@ -61,6 +59,9 @@ pub fn enable(cpu: CpuId) {
     let first = if cpu.0 == 0 { IS_FIRST_CPU } else { 0 };
     // SAFETY: the address is the one it has.
     unsafe { write_msr(BASE, PHYSICAL | IS_ON | first) };
+    let (attributes, value) = PAGE_ATTRIBUTES;
+    // SAFETY: nothing is mapped as write-through, which is what changes.
+    unsafe { write_msr(attributes, value) };
     write(SPURIOUS, 1 << 8 | SPURIOUS_VECTOR);
     write(PRIORITY, 0);
     write(TIMER_DIVIDER, 0b1011);

@@ -6,7 +6,6 @@ mod traps;
 
 pub use apic::{enable, interrupt, set_timer};
 pub use framewright_x86_64 as cpu;
-pub use framewright_x86_64::entry::PageAccess;
 pub use framewright_x86_64::instructions::InstalledCpu;
 pub use framewright_x86_64::tables::PageTables as KernelTables;
 pub use traps::{call_on_stack, set_up as set_up_traps, try_write};

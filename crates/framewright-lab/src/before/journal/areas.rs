@@ -2,7 +2,7 @@
 
 use super::lock::{CountedLock, LockCount};
 use framewright::platform::{MapError, RangePlatform};
-use framewright::{Context, Frame, Page, PageRange, Run};
+use framewright::{Frame, Page, PageAccess, PageRange, Run};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -95,7 +95,7 @@ impl Areas {
                 .map_or(at + 1, |last| last + 1);
             let page = Page(start + at as u64);
             if let Some(run) = Run::new(Frame(u64::from(frames[at])), (end - at) as u64)
-                && let Err(error) = mapper.map(page, run, Context::ANY)
+                && let Err(error) = mapper.map(page, run, PageAccess::DATA, &mut ())
             {
                 self.unmap(start, at as u64, mapper);
                 return Err(error);

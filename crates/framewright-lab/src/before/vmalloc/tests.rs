@@ -2,8 +2,8 @@
 //! and its purge.
 
 use super::*;
-use framewright::platform::FramePlatform;
-use framewright::{Context, Run};
+use framewright::platform::{FramePlatform, TableSource};
+use framewright::{PageAccess, Run};
 use proptest::prelude::*;
 
 /// Maps nothing.
@@ -12,7 +12,13 @@ pub(super) struct MapsNothing;
 impl FramePlatform for MapsNothing {}
 
 impl RangePlatform for MapsNothing {
-    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
+    fn map(
+        &self,
+        _at: Page,
+        _frames: Run,
+        _access: PageAccess,
+        _tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         Ok(())
     }
 

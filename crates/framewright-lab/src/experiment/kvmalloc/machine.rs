@@ -4,8 +4,8 @@
 use super::super::{Failure, Mapper, WINDOW_START};
 use crate::before::journal::tenants::JournalContents;
 use crate::experiment::ranges;
-use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};
-use framewright::{Addr, Context, Frame, Page, PageRange, Run};
+use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform, TableSource};
+use framewright::{Addr, Frame, Page, PageAccess, PageRange, Run};
 use framewright_linux::ram::FRAME_WORDS;
 use framewright_linux::{Membarrier, Ram, RamPages, Window};
 use std::sync::Arc;
@@ -210,9 +210,15 @@ impl FramePlatform for JournalMachine {
 }
 
 impl RangePlatform for JournalMachine {
-    fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
+    fn map(
+        &self,
+        at: Page,
+        frames: Run,
+        access: PageAccess,
+        tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         match &self.tables {
-            Tables::Host(window) => window.map(at, frames, context),
+            Tables::Host(window) => window.map(at, frames, access, tables),
             Tables::Own(table) => {
                 let first = at.0.wrapping_sub(WINDOW_START.0) as usize;
                 let entries = table

@@ -5,10 +5,10 @@ use super::null;
 use crate::before::vmalloc::{AreaSet, VmallocList};
 use crate::experiment::{Allocator, Failure, SpaceSubject, SubjectCounters, WINDOW_PAGES};
 use framewright::frame::{FrameSource, Seat, Zone, ZoneLayout};
-use framewright::platform::{FramePlatform, MapError, RangePlatform};
+use framewright::platform::{FramePlatform, MapError, RangePlatform, TableSource};
 use framewright::policy::Config;
 use framewright::vrange::{RangeError, RangeFreeError, SpaceLayout};
-use framewright::{Context, CpuId, Frame, Mobility, Order, Page, PageRange, Run};
+use framewright::{Context, CpuId, Frame, Mobility, Order, Page, PageAccess, PageRange, Run};
 use framewright_linux::{Membarrier, Ram, RamPages, Window};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -91,8 +91,14 @@ impl FramePlatform for MappedHost {
 }
 
 impl RangePlatform for MappedHost {
-    fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
-        self.window.map(at, frames, context)
+    fn map(
+        &self,
+        at: Page,
+        frames: Run,
+        access: PageAccess,
+        tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
+        self.window.map(at, frames, access, tables)
     }
 
     fn unmap(&self, range: PageRange) -> Result<(), MapError> {
@@ -207,7 +213,12 @@ impl<A: AreaSet> SpaceSubject for HostedListSeat<'_, '_, '_, '_, A> {
         };
         let mut at = start;
         for &run in &runs {
-            if let Err(error) = self.all.host.platform.map(at, run, Context::ANY) {
+            if let Err(error) = self
+                .all
+                .host
+                .platform
+                .map(at, run, PageAccess::DATA, &mut ())
+            {
                 // The free unmaps what was mapped before.
                 let _ = self.all.list.free(start);
                 self.give_back(&runs);

@@ -2,9 +2,9 @@
 
 use super::engine::{RAM_PAGES_MAX, SeatFrames};
 use crate::experiment::{Failure, WINDOW_PAGES, WINDOW_START};
-use framewright::platform::{FramePlatform, MapError, RangePlatform};
+use framewright::platform::{FramePlatform, MapError, RangePlatform, TableSource};
 use framewright::vrange::SpaceLayout;
-use framewright::{Context, CpuId, Frame, Page, PageRange, Run};
+use framewright::{CpuId, Frame, Page, PageAccess, PageRange, Run};
 use framewright_linux::Membarrier;
 use std::hint::black_box;
 
@@ -31,7 +31,13 @@ impl Null {
 
 impl RangePlatform for Null {
     #[inline]
-    fn map(&self, at: Page, frames: Run, _context: Context) -> Result<(), MapError> {
+    fn map(
+        &self,
+        at: Page,
+        frames: Run,
+        _access: PageAccess,
+        _tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         black_box((at, frames));
         Ok(())
     }

@@ -61,7 +61,7 @@ impl RangePair<'_, '_> {
         }
         // Lazy ones, and those that wait: on one CPU twice as many, and of several no more than were lazy on each.
         let most = bound * (1 + u64::from(self.case.layout.cpus.max(2)));
-        let taken = u64::from(self.case.pool_frames) - self.paging.free_frames();
+        let taken = u64::from(self.case.pool_frames) - self.back();
         let freed = taken.saturating_sub(self.vmalloc_pages + found.kept_pages + deferred.pages);
         if freed > most && found.unmap_failures == 0 {
             return differ!("V6: {freed} frames are behind freed areas, {most} may be");
@@ -159,7 +159,7 @@ impl RangePair<'_, '_> {
         if let Some(info) = left {
             return differ!("{info:?} is there after a drain");
         }
-        let taken = u64::from(self.case.pool_frames) - self.paging.free_frames();
+        let taken = u64::from(self.case.pool_frames) - self.back();
         if taken != self.vmalloc_pages {
             let live = self.vmalloc_pages;
             return differ!("V7: {taken} frames are taken after a drain, {live} of live areas");

@@ -48,6 +48,7 @@ impl RangeCase {
         )
         .eager(self.is_eager)
         .limited(self.mapped_max)
+        .with_tables(self.table_pages)
     }
 }
 
@@ -253,7 +254,7 @@ impl drive::InStep for RangePair<'_, '_> {
         self.compare_counters()?;
         self.compare_drained()?;
         self.verify()?;
-        let (free, pool) = (self.paging.free_frames(), u64::from(self.case.pool_frames));
+        let (free, pool) = (self.back(), u64::from(self.case.pool_frames));
         let mapped = self.paging.mapped_pages();
         if (free, mapped) != (pool, 0) {
             return differ!(
@@ -267,6 +268,11 @@ impl drive::InStep for RangePair<'_, '_> {
 impl<'s, 'm> RangePair<'s, 'm> {
     fn seat(&mut self, cpu: u16) -> &mut SimRangeSeat<'s, 'm> {
         self.seats.run_on(self.paging.machine(), cpu)
+    }
+
+    /// Frames of the pool that are free, or the platform's for its tables.
+    fn back(&self) -> u64 {
+        self.paging.free_frames() + self.paging.table_frames()
     }
 
     fn page(&self, at: u64) -> Page {
@@ -375,7 +381,8 @@ impl<'s, 'm> RangePair<'s, 'm> {
         let may_wait = request.context.may_block;
         let has_blocks = request.kind == AreaKind::Ram || self.expected.vm_map_ram > 0;
         let pins = !self.case.config.recycle && has_blocks;
-        let frames_left = u64::from(self.case.pool_frames) - self.vmalloc_pages;
+        let tables = self.paging.table_frames();
+        let frames_left = u64::from(self.case.pool_frames) - tables - self.vmalloc_pages;
         // The engine does not even look for more pages than there are frames, even if the window
         // could serve them.
         let pool = u64::from(self.case.pool_frames);
@@ -420,7 +427,16 @@ impl<'s, 'm> RangePair<'s, 'm> {
                     && (!may_wait || was_hit || mapped > max || self.summary.faults > 0)
             }
             (Ok(()), RangeError::Map(error)) => {
-                error == MapError::NoMemory && was_hit && request.kind != AreaKind::Plain
+                let frames = match request.kind {
+                    AreaKind::Vmalloc => request.pages,
+                    AreaKind::Plain | AreaKind::Ram => 0,
+                };
+                let lacks_tables = self.case.table_pages != 0
+                    && (!may_wait
+                        || frames_left < frames + request.pages / self.case.table_pages + 2);
+                error == MapError::NoMemory
+                    && (was_hit || lacks_tables)
+                    && request.kind != AreaKind::Plain
             }
             _ => false,
         };

@@ -27,8 +27,14 @@ impl FramePlatform for WindowBoard {
 }
 
 impl RangePlatform for WindowBoard {
-    fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
-        self.board.map(at, frames, context)
+    fn map(
+        &self,
+        at: Page,
+        frames: Run,
+        access: PageAccess,
+        tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
+        self.board.map(at, frames, access, tables)
     }
 
     fn unmap(&self, range: PageRange) -> Result<(), MapError> {

@@ -10,7 +10,7 @@ use super::super::{KvError, KvSeat};
 use super::KvRequest;
 use crate::frame::FrameSource;
 use crate::platform::parts::zero_object;
-use crate::platform::{MapError, ObjectPlatform, Relief};
+use crate::platform::{ObjectPlatform, Relief};
 use crate::policy::{SpillFacts, SpillStep, Tried, next_step};
 use crate::units::{Addr, Order, Page};
 use crate::vrange::{AreaRequest, RangeError};
@@ -229,7 +229,7 @@ where
                     Ok(addr) => return Ok(addr),
                     Err(failed) => {
                         error = KvError::Ranges(failed);
-                        let for_memory = is_for_memory(failed);
+                        let for_memory = failed.is_for_memory();
                         facts.may_be_mapped = for_memory;
                         Tried::Map { for_memory }
                     }
@@ -286,7 +286,7 @@ where
         for _ in 0..2 {
             let begin = memo.last();
             let found = self.map(request, need);
-            let lacks_frames = matches!(found, Err(RangeError::Frames(_)));
+            let lacks_frames = found.is_err_and(RangeError::is_for_memory);
             if !lacks_frames || !request.context.may_block {
                 return found;
             }
@@ -306,13 +306,13 @@ where
         need: &MemoryNeed,
     ) -> Result<Addr, RangeError> {
         let area = AreaRequest {
-            pages: request.bytes.div_ceil(Page::BYTES),
             align_bytes: request.align_bytes,
             guard_before: false,
             huge: false,
             zero: request.zero,
             context: request.context,
             tag: request.tag,
+            ..AreaRequest::new(request.bytes.div_ceil(Page::BYTES))
         };
         let page = self.ranges.vmalloc(&area)?;
         self.held.words.counters.mapped_allocs.add(1);
@@ -359,12 +359,4 @@ where
         }
         addr
     }
-}
-
-/// Whether memory would have helped: frames, or memory that the platform needs for mapping.
-const fn is_for_memory(error: RangeError) -> bool {
-    matches!(
-        error,
-        RangeError::Frames(_) | RangeError::Map(MapError::NoMemory)
-    )
 }

@@ -5,10 +5,10 @@ extern crate std;
 use super::*;
 use crate::frame::{Seat, Zone, ZoneLayout};
 use crate::platform::{
-    FramePlatform, MapError, ObjectPlatform, RangePlatform, Relief, SingleThread,
+    FramePlatform, MapError, ObjectPlatform, RangePlatform, Relief, SingleThread, TableSource,
 };
 use crate::policy::{Config, RangeConfig};
-use crate::units::{Addr, Context, CpuId, Frame, Page, PageRange, Run};
+use crate::units::{Addr, Context, CpuId, Frame, Page, PageAccess, PageRange, Run};
 use crate::vrange::{Space, SpaceLayout};
 use std::boxed::Box;
 use std::cell::{Cell, RefCell};
@@ -110,8 +110,14 @@ impl FramePlatform for KvToy {
 }
 
 impl RangePlatform for KvToy {
-    fn map(&self, at: Page, frames: Run, context: Context) -> Result<(), MapError> {
-        self.contexts.borrow_mut().push(context);
+    fn map(
+        &self,
+        at: Page,
+        frames: Run,
+        _access: PageAccess,
+        tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
+        self.contexts.borrow_mut().push(tables.context());
         if let Some(left) = self.map_fails.get() {
             self.map_fails.set(left.checked_sub(1));
             if left == 0 {

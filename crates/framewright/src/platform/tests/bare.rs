@@ -1,7 +1,7 @@
 //! A platform for tests of ranges and objects whose pages and bytes no test looks at.
 
-use crate::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform};
-use crate::units::{Addr, Context, Page, PageRange, Run};
+use crate::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform, TableSource};
+use crate::units::{Addr, Page, PageAccess, PageRange, Run};
 
 /// Nothing is mapped, and no byte is written. What frames need is `F`'s; the direct map begins at the address.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,13 @@ impl<F: FramePlatform> FramePlatform for BarePlatform<F> {
 }
 
 impl<F: FramePlatform> RangePlatform for BarePlatform<F> {
-    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
+    fn map(
+        &self,
+        _at: Page,
+        _frames: Run,
+        _access: PageAccess,
+        _tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         Ok(())
     }
 

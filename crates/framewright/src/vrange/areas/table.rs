@@ -6,11 +6,12 @@
 //!     node     [1|f|bal][ left + 1      ][ right         ]    word 0 of a gap's first page
 //!              [ point ][ pages - 1     ][ longest - 1   ]    word 1 of a gap's first page
 //!     frame    [ frame + 1                               ]    word 1 of a page with a frame
-//!     run      [ 0                       ][ pages        ]    word 0 of the page behind a run's first page
+//!     run      [ 0                   | a ][ pages        ]    word 0 of the page behind a run's first page
 //! ```
 //!
 //! A *run* is consecutive frames behind consecutive pages, as long as they were found: one call maps them, and one
-//! gives them back. The page behind its first one is in the area too, because each has a guard page.
+//! gives them back. The page behind its first one is in the area too, because each has a guard page. In a space that keeps
+//! areas mapped, *a* of an area's first run says that its pages are mapped for another access than the default (V14).
 //!
 //! A lazy header whose next area is its own says that the area is in no list, and unmapped.
 //!
@@ -34,6 +35,9 @@ pub(in super::super) const PAGE_MASK: u64 = (1 << PAGE_BITS) - 1;
 pub(in super::super) const GAP: u64 = 1 << 63;
 /// The most pages a window may have.
 pub(in super::super) const PAGES_MAX: u32 = 1 << PAGE_BITS;
+
+/// *a*, above a run's length.
+const ACCESS: u64 = 1 << 32;
 
 const STATE_SHIFT: u32 = 2 * PAGE_BITS;
 /// Marks the end of a list: a window has fewer than 2^30 pages, so no area starts there.
@@ -290,7 +294,7 @@ impl<'m> AreaTable<'m> {
     pub(in super::super) fn run_at(self, page: u32, end: u32) -> Option<Run> {
         let most = u64::from(end.checked_sub(page).filter(|most| *most > 0)?);
         let start = self.frame(page)?;
-        let pages = self.words(page + 1)[0].load(Relaxed);
+        let pages = u64::from(self.words(page + 1)[0].load(Relaxed) as u32);
         Run::new(start, pages.min(most))
     }
 
@@ -338,6 +342,18 @@ impl<'m> AreaTable<'m> {
         }
         let pages = u64::from(page - first) + run.frames();
         self.words(first + 1)[0].store(pages, Relaxed);
+    }
+
+    /// Records that the area at `at`, whose frames are recorded, is mapped for another access than the default.
+    pub(in super::super) fn set_access(self, at: u32) {
+        let word = &self.words(at + 1)[0];
+        word.store(word.load(Relaxed) | ACCESS, Relaxed);
+    }
+
+    /// Whether that was recorded of the `vmalloc` area at `at`.
+    #[inline(always)]
+    pub(in super::super) fn has_access(self, at: u32) -> bool {
+        self.words(at + 1)[0].load(Relaxed) & ACCESS != 0
     }
 
     /// Records that this many pages have no frames.
@@ -452,5 +468,11 @@ mod tests {
         );
         table.clear_frames(1, 2);
         assert_eq!((table.frame(2), table.frame(3)), (None, Some(Frame(7))));
+        // The mark of an access is beside the length, and new frames take it away.
+        assert!(!table.has_access(4));
+        table.set_access(4);
+        assert!(table.has_access(4) && table.run_at(4, 9) == Some(run(3, 2)));
+        table.set_run(4, 4, run(3, 2));
+        assert!(!table.has_access(4));
     }
 }

@@ -119,9 +119,9 @@ mod tests {
     use super::super::super::{RangeSeat, SpaceLayout};
     use super::super::AreaRequest;
     use super::*;
-    use crate::platform::{MapError, RangePlatform};
+    use crate::platform::{MapError, RangePlatform, TableSource};
     use crate::policy::RangeConfig;
-    use crate::units::{Context, CpuId, Frame, Page, PageRange, Run};
+    use crate::units::{Context, CpuId, Frame, Page, PageAccess, PageRange, Run};
     use std::vec;
 
     const PAGES: u64 = 512;
@@ -142,7 +142,13 @@ mod tests {
     }
 
     impl RangePlatform for QuietPages {
-        fn map(&self, _at: Page, frames: Run, _context: Context) -> Result<(), MapError> {
+        fn map(
+            &self,
+            _at: Page,
+            frames: Run,
+            _access: PageAccess,
+            _tables: &mut impl TableSource,
+        ) -> Result<(), MapError> {
             match frames.start() == REFUSED {
                 true => Err(MapError::NoMemory),
                 false => Ok(()),

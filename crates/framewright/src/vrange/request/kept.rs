@@ -21,7 +21,7 @@ use super::AreaRequest;
 use super::at_once::given_to_arena;
 use super::need::PageNeed;
 use super::undo::UnknownArea;
-use crate::frame::{AllocError, FrameSource};
+use crate::frame::{AllocError, FrameSource, FrameTables};
 use crate::platform::parts::{PART_FRAMES, zero_run};
 use crate::platform::{OrElse, RangePlatform};
 use crate::seats::Standstill;
@@ -119,7 +119,8 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
         if request.zero {
             zero_run(&space.platform, run);
         }
-        let mapped = space.platform.map(page, run, request.context);
+        let tables = &mut FrameTables::new(&mut unwound.seat.frames, request.context);
+        let mapped = space.platform.map(page, run, request.access, tables);
         unwound.end();
         match mapped {
             Ok(()) => Some(page),

@@ -10,7 +10,10 @@ mod slow;
 mod undo;
 mod vmalloc;
 
-use crate::units::{Context, Frame, Page, Run};
+use super::Space;
+use crate::platform::parts::PART_FRAMES;
+use crate::platform::{MapError, RangePlatform, TableSource};
+use crate::units::{Context, Frame, Page, PageAccess, Run};
 
 /// A request for an area.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +31,9 @@ pub struct AreaRequest {
     pub huge: bool,
     /// Whether the area's contents must be zero.
     pub zero: bool,
+    /// What an access through its pages may do. It means nothing for [`alloc_area`](super::RangeSeat::alloc_area), whose areas
+    /// their users map.
+    pub access: PageAccess,
     /// What the caller may do while it waits.
     pub context: Context,
     /// The caller's name for the area: a number of the caller's own, 30 bits of it, for listings. Linux shows the
@@ -36,7 +42,7 @@ pub struct AreaRequest {
 }
 
 impl AreaRequest {
-    /// `pages` pages anywhere, contents of any kind, for a caller that may do anything.
+    /// `pages` pages anywhere, contents of any kind, to read and write, for a caller that may do anything.
     #[must_use]
     pub const fn new(pages: u64) -> Self {
         Self {
@@ -45,6 +51,7 @@ impl AreaRequest {
             guard_before: false,
             huge: false,
             zero: false,
+            access: PageAccess::DATA,
             context: Context::ANY,
             tag: 0,
         }
@@ -80,6 +87,19 @@ impl AreaRequest {
         self
     }
 
+    /// Whether it has no shape and no access of its own, so that each kept area of its length and alignment will do.
+    #[inline(always)]
+    const fn is_plain(&self) -> bool {
+        !self.guard_before & self.access.is_data()
+    }
+
+    /// The same, mapped for that access.
+    #[must_use]
+    pub const fn mapped_for(mut self, access: PageAccess) -> Self {
+        self.access = access;
+        self
+    }
+
     /// The same for a caller that may do less.
     #[must_use]
     pub const fn within(mut self, context: Context) -> Self {
@@ -104,6 +124,10 @@ fn as_one_run(frames: &[Frame]) -> Option<Run> {
     if others.is_empty() {
         return Run::new(*first, 1);
     }
+    // Most that lie apart do so from the second one on.
+    if others[0].0 != first.0.wrapping_add(1) {
+        return None;
+    }
     // No branch in the loop, so that several frames are compared at a time.
     let mut differences = 0;
     for (frame, nth) in others.iter().zip(1..) {
@@ -114,4 +138,36 @@ fn as_one_run(frames: &[Frame]) -> Option<Run> {
     } else {
         None
     }
+}
+
+/// The most pages that one call of the platform maps.
+const MAP_PART: u64 = 1024;
+
+/// Maps the frames of a long area in parts. On failure, returns how many pages are mapped.
+#[inline(never)]
+fn map_in_parts<P: RangePlatform>(
+    space: &Space<'_, P>,
+    at: u32,
+    pages: u32,
+    access: PageAccess,
+    tables: &mut impl TableSource,
+) -> Result<(), (u32, MapError)> {
+    let mut since = 0;
+    space.table.for_each_run(at, pages, |page, run| {
+        let mut done = 0;
+        while done < run.frames() {
+            if since >= PART_FRAMES {
+                since = 0;
+                space.platform.interrupt_window();
+            }
+            let to = space.page(page + done as u32);
+            // The parts end at multiples of their length, so that they may have large pages.
+            let now = (MAP_PART - to.0 % MAP_PART).min(run.frames() - done);
+            let mapped = space.platform.map(to, run.part(done, now), access, tables);
+            mapped.map_err(|error| (page - at + done as u32, error))?;
+            done += now;
+            since += now;
+        }
+        Ok(())
+    })
 }

@@ -1,18 +1,17 @@
 //! Mapping the caller's own frames for a while.
 
 use super::super::areas::AreaWord;
-use super::super::error::Poisoned;
 use super::super::purge::lazy_pages;
 use super::super::seat::{Held, slot_of};
-use super::super::span::{Span, SpanBits, SpanOwner, SpanPlace, bits};
+use super::super::span::{Span, SpanBits, SpanOwner, SpanPlace};
 use super::super::{AreaHeader, AreaKind, RangeError, RangeFreeError, RangeSeat};
 use super::alloc::GIVES;
 use super::as_one_run;
 use super::need::PageNeed;
-use crate::frame::FrameSource;
+use crate::frame::{FrameSource, FrameTables};
 use crate::platform::{MapError, OrElse, RangePlatform, surely};
 use crate::seats::Inboxes;
-use crate::units::{Context, Frame, Page, Run};
+use crate::units::{Context, Frame, Page, PageAccess, Run};
 
 impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// Maps frames of the caller's, in that order, at consecutive pages \[`vm_map_ram`\].
@@ -39,7 +38,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             };
             let at = held.finish_slot(span, place, pages as u32);
             self.exit();
-            return self.map_slot(at, frames, context);
+            return self.map_slot(at, frames, PageAccess::DATA, context);
         }
         self.map_slow(frames, context)
     }
@@ -58,7 +57,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         };
         held.finish_ram(at, frames.len() as u32);
         self.exit();
-        self.map_slot(at, frames, context)
+        self.map_slot(at, frames, PageAccess::DATA, context)
     }
 
     #[cold]
@@ -67,7 +66,44 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         // The fast path may have entered the seat while another CPU claimed it.
         self.exit();
         let at = self.alloc_ram(frames.len() as u64, context)?;
-        self.map_slot(at, frames, context)
+        self.map_slot(at, frames, PageAccess::DATA, context)
+    }
+
+    /// Maps frames of the caller's as [`map_ram`](Self::map_ram) does, for an access of the caller's choice \[`vmap`\].
+    /// [`unmap_ram`](Self::unmap_ram) ends it.
+    ///
+    /// # Errors
+    /// As that.
+    #[inline(never)]
+    pub fn vmap(
+        &mut self,
+        frames: &[Frame],
+        access: PageAccess,
+        context: Context,
+    ) -> Result<Page, RangeError> {
+        let at = self.alloc_ram(frames.len() as u64, context)?;
+        self.map_slot(at, frames, access, context)
+    }
+
+    /// The same for frames that follow one another, which the engine need not manage: a device's, with
+    /// [`PageAccess::DEVICE`] \[`ioremap`\].
+    ///
+    /// # Errors
+    /// As that.
+    #[inline(never)]
+    pub fn ioremap(
+        &mut self,
+        frames: Run,
+        access: PageAccess,
+        context: Context,
+    ) -> Result<Page, RangeError> {
+        let at = self.alloc_ram(frames.frames(), context)?;
+        self.map_run(at, frames, access, context)
+            .or_else(|(error, had_spare)| {
+                let at = self.alloc_again(error, had_spare, frames.frames(), context)?;
+                self.map_run(at, frames, access, context)
+                    .map_err(|(error, _)| error)
+            })
     }
 
     /// Maps the frames into a slot that was cut for them.
@@ -76,18 +112,35 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         &mut self,
         at: u32,
         frames: &[Frame],
+        access: PageAccess,
         context: Context,
     ) -> Result<Page, RangeError> {
         let Some(run) = as_one_run(frames) else {
-            return self.map_several(at, frames, context);
+            return self.map_several(at, frames, access, context);
         };
+        match self.map_run(at, run, access, context) {
+            Ok(page) => Ok(page),
+            Err((error, had_spare)) => self.map_again(error, had_spare, frames, access, context),
+        }
+    }
+
+    /// The same for frames that follow one another. On failure nothing is mapped, and the slot is given up; then it also
+    /// returns whether anything was kept, lazy or waiting.
+    #[inline(always)]
+    fn map_run(
+        &mut self,
+        at: u32,
+        run: Run,
+        access: PageAccess,
+        context: Context,
+    ) -> Result<Page, (RangeError, bool)> {
         let page = self.space.page(at);
-        match self.calling_map(at, page, run, context) {
+        match self.calling_map(at, page, run, access, context) {
             Ok(()) => Ok(page),
             Err(error) => {
                 let had_spare = self.space.has_spare();
                 surely(|| self.undo_ram(at));
-                self.map_again(RangeError::Map(error), had_spare, frames, context)
+                Err((RangeError::Map(error), had_spare))
             }
         }
     }
@@ -97,40 +150,17 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         &mut self,
         at: u32,
         frames: &[Frame],
+        access: PageAccess,
         context: Context,
     ) -> Result<Page, RangeError> {
-        match self.map_runs(at, frames, context) {
+        match self.map_runs(at, frames, access, context) {
             Ok(()) => Ok(self.space.page(at)),
-            Err((error, had_spare)) => self.map_again(error, had_spare, frames, context),
+            Err((error, had_spare)) => self.map_again(error, had_spare, frames, access, context),
         }
-    }
-
-    /// Tries once more after a failure. First drains, if that may help: if anything was kept, lazy
-    /// or waiting before this call's own mapping was taken back.
-    #[cold]
-    fn map_again(
-        &mut self,
-        error: RangeError,
-        had_spare: bool,
-        frames: &[Frame],
-        context: Context,
-    ) -> Result<Page, RangeError> {
-        let would_a_drain_help = matches!(
-            error,
-            RangeError::Map(MapError::NoMemory | MapError::Limit { .. })
-        );
-        if !would_a_drain_help || !context.may_block || !had_spare {
-            return Err(error);
-        }
-        self.drain();
-        let at = self.alloc_ram(frames.len() as u64, context)?;
-        self.map_runs(at, frames, context)
-            .map_err(|(error, _)| error)?;
-        Ok(self.space.page(at))
     }
 
     /// Address space for `pages` pages of a caller's frames.
-    fn alloc_ram(&mut self, pages: u64, context: Context) -> Result<u32, RangeError> {
+    pub(super) fn alloc_ram(&mut self, pages: u64, context: Context) -> Result<u32, RangeError> {
         if pages == 0 {
             return Err(RangeError::Empty);
         }
@@ -170,10 +200,11 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
 
     /// Maps the frames of a live slot. On failure nothing is mapped, and the slot is
     /// given up; then it also returns whether anything was kept, lazy or waiting.
-    fn map_runs(
+    pub(super) fn map_runs(
         &mut self,
         at: u32,
         frames: &[Frame],
+        access: PageAccess,
         context: Context,
     ) -> Result<(), (RangeError, bool)> {
         let mut making = (&mut *self, None);
@@ -181,7 +212,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             seat.make_lazy(at, reserved.unwrap_or(0)); // Some of it may be mapped.
         });
         let (seat, reserved) = &mut *unwound.seat;
-        let mapped = seat.map_each_run(at, frames, context, reserved);
+        let mapped = seat.map_each_run(at, frames, access, context, reserved);
         unwound.end();
         match mapped {
             Ok(()) => Ok(()),
@@ -202,6 +233,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         &mut self,
         at: u32,
         frames: &[Frame],
+        access: PageAccess,
         context: Context,
         reserved: &mut Option<u64>,
     ) -> Result<(), (u64, RangeError, bool)> {
@@ -213,7 +245,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             }
         };
         let page = self.space.page(at);
-        match self.space.platform.map_frames(page, frames, context) {
+        let tables = &mut FrameTables::new(&mut self.frames, context);
+        match (self.space.platform).map_frames(page, frames, access, tables) {
             Ok(()) => {
                 self.unreserve(reserved.unwrap_or(0));
                 Ok(())
@@ -239,11 +272,13 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         at: u32,
         page: Page,
         run: Run,
+        access: PageAccess,
         context: Context,
     ) -> Result<(), MapError> {
         let space = self.space;
         let unwound = OrElse::new(self, |seat: &mut Self| seat.make_lazy(at, 0));
-        let mapped = space.platform.map(page, run, context);
+        let tables = &mut FrameTables::new(&mut unwound.seat.frames, context);
+        let mapped = space.platform.map(page, run, access, tables);
         unwound.end();
         mapped
     }
@@ -269,30 +304,6 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         }
         self.exit();
         fits.then_some(Some(pages)).ok_or(RangeError::WouldWait)
-    }
-
-    /// Frees a live slot with some mapping as if it had never been live, for a caller that may wait.
-    fn free_part(&mut self, at: u32) -> Result<(), Poisoned> {
-        self.enter()?;
-        let header = self.held().header(at);
-        self.exit();
-        let freed = self.unmap_slow(self.space.page(at), u64::from(header.pages()));
-        let is_freed = freed.is_ok() || self.space.is_poisoned();
-        debug_assert!(is_freed, "{freed:?}: no other CPU knows the slot");
-        self.enter()?;
-        self.words.counters.count_part_undone();
-        self.exit();
-        self.purge();
-        Ok(())
-    }
-
-    /// Makes a live slot without any mapping as if it had not been cut; in a poisoned space it
-    /// stays.
-    fn undo_ram(&mut self, at: u32) {
-        if self.enter().is_ok() {
-            self.held().uncut(at);
-            self.exit();
-        }
     }
 
     /// Unmaps all that one call of [`map_ram`](Self::map_ram) mapped, on any CPU
@@ -345,7 +356,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
 
     #[cold]
     #[inline(never)]
-    fn unmap_slow(&mut self, page: Page, pages: u64) -> Result<u64, RangeFreeError> {
+    pub(super) fn unmap_slow(&mut self, page: Page, pages: u64) -> Result<u64, RangeFreeError> {
         self.enter()?;
         let check = |held: &Held<'_, '_, P>| {
             let header = held.space.check_free(page, AreaKind::Ram)?;
@@ -473,26 +484,5 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         let words = span.mark(SpanBits::Lazy, place, slot);
         self.note_lazy(span, slot, words, is_mapped);
         self.soil(span, slot);
-    }
-
-    /// Takes back the cut of a slot, or of the arena's area, without any mapping.
-    fn uncut(&self, at: u32) {
-        let header = self.header(at);
-        let pages = header.pages();
-        let (number, place) = self.space.spans.place(at);
-        let span = self.span(number);
-        match span.owner() {
-            SpanOwner::Arena => {
-                self.clear_arena_start(at);
-                self.space.give(self.words, core::iter::once((at, pages)));
-            }
-            SpanOwner::Areas(_) | SpanOwner::Block(_) => {
-                bits::clear(span.bits(SpanBits::Starts), place, 1);
-                self.return_slot(number, place, slot_of(pages));
-            }
-        }
-        self.words.counters.undone.add(1);
-        self.words.counters.map_ram.add(1u64.wrapping_neg());
-        self.words.live.sub(u64::from(pages));
     }
 }

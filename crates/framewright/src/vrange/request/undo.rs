@@ -1,12 +1,13 @@
 //! Takes back an area that was never handed out.
 
-use super::super::seat::Held;
+use super::super::error::Poisoned;
+use super::super::seat::{Held, slot_of};
 use super::super::space::Moves;
 use super::super::span::{SpanBits, SpanOwner, bits};
-use super::super::{AreaKind, AreaRequest, RangeSeat};
+use super::super::{AreaKind, AreaRequest, RangeError, RangeSeat};
 use crate::frame::FrameSource;
-use crate::platform::RangePlatform;
-use crate::units::{Context, Page};
+use crate::platform::{MapError, RangePlatform};
+use crate::units::{Context, Frame, Page, PageAccess};
 
 /// A live area that no other CPU knows yet, and how much of it is done.
 pub(super) struct UnknownArea {
@@ -131,6 +132,67 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         self.exit();
     }
 
+    /// Frees a live slot with some mapping as if it had never been live, for a caller that may wait.
+    pub(super) fn free_part(&mut self, at: u32) -> Result<(), Poisoned> {
+        self.enter()?;
+        let header = self.held().header(at);
+        self.exit();
+        let freed = self.unmap_slow(self.space.page(at), u64::from(header.pages()));
+        let is_freed = freed.is_ok() || self.space.is_poisoned();
+        debug_assert!(is_freed, "{freed:?}: no other CPU knows the slot");
+        self.enter()?;
+        self.words.counters.count_part_undone();
+        self.exit();
+        self.purge();
+        Ok(())
+    }
+
+    /// Tries once more after a failure. First drains, if that may help.
+    #[cold]
+    pub(super) fn map_again(
+        &mut self,
+        error: RangeError,
+        had_spare: bool,
+        frames: &[Frame],
+        access: PageAccess,
+        context: Context,
+    ) -> Result<Page, RangeError> {
+        let at = self.alloc_again(error, had_spare, frames.len() as u64, context)?;
+        self.map_runs(at, frames, access, context)
+            .map_err(|(error, _)| error)?;
+        Ok(self.space.page(at))
+    }
+
+    /// Address space once more after such a failure, and a drain, if that may help: if anything was kept, lazy
+    /// or waiting before this call's own mapping was taken back.
+    #[cold]
+    pub(super) fn alloc_again(
+        &mut self,
+        error: RangeError,
+        had_spare: bool,
+        pages: u64,
+        context: Context,
+    ) -> Result<u32, RangeError> {
+        let would_a_drain_help = matches!(
+            error,
+            RangeError::Map(MapError::NoMemory | MapError::Limit { .. })
+        );
+        if !would_a_drain_help || !context.may_block || !had_spare {
+            return Err(error);
+        }
+        self.drain();
+        self.alloc_ram(pages, context)
+    }
+
+    /// Makes a live slot without any mapping as if it had not been cut; in a poisoned space it
+    /// stays.
+    pub(super) fn undo_ram(&mut self, at: u32) {
+        if self.enter().is_ok() {
+            self.held().uncut(at);
+            self.exit();
+        }
+    }
+
     /// Takes back a live area that its caller will never know, because the platform has unwound.
     pub(crate) fn free_unwound(&self, page: Page) {
         self.make_lazy(self.space.offset_unchecked(page) as u32, 0);
@@ -161,5 +223,26 @@ impl<P: RangePlatform> Held<'_, '_, P> {
         self.words.counters.undone.add(1);
         self.words.live.sub(u64::from(pages));
         true
+    }
+
+    /// Takes back the cut of a slot, or of the arena's area, without any mapping.
+    fn uncut(&self, at: u32) {
+        let header = self.header(at);
+        let pages = header.pages();
+        let (number, place) = self.space.spans.place(at);
+        let span = self.span(number);
+        match span.owner() {
+            SpanOwner::Arena => {
+                self.clear_arena_start(at);
+                self.space.give(self.words, core::iter::once((at, pages)));
+            }
+            SpanOwner::Areas(_) | SpanOwner::Block(_) => {
+                bits::clear(span.bits(SpanBits::Starts), place, 1);
+                self.return_slot(number, place, slot_of(pages));
+            }
+        }
+        self.words.counters.undone.add(1);
+        self.words.counters.map_ram.add(1u64.wrapping_neg());
+        self.words.live.sub(u64::from(pages));
     }
 }

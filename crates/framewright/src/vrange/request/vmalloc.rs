@@ -20,16 +20,13 @@ use super::super::areas::KEPT_MAX;
 use super::super::seat::Spill;
 use super::super::space::Moves;
 use super::super::{AreaKind, AreaState, RangeError, RangeFreeError, RangeSeat, Space};
-use super::AreaRequest;
 use super::need::{HUGE_PAGES, PageNeed};
 use super::undo::UnknownArea;
-use crate::frame::{AllocError, FrameSource};
+use super::{AreaRequest, map_in_parts};
+use crate::frame::{AllocError, FrameSource, FrameTables};
 use crate::platform::parts::{PART_FRAMES, zero_run};
 use crate::platform::{MapError, OrElse, RangePlatform};
-use crate::units::{Context, Frame, Page, Run};
-
-/// The most pages that one call of the platform maps.
-const MAP_PART: u64 = 1024;
+use crate::units::{Frame, Page, Run};
 
 impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// Allocates an area and its frames, and maps them \[`vmalloc`\]: as many pages as asked for,
@@ -38,7 +35,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     ///
     /// It takes an area of the same length that was freed lately and kept, if there is one: as it is, in some nanoseconds,
     /// or, in a strict space, with its frames, which it maps again. Contents are zero if that was asked for, and
-    /// undefined otherwise.
+    /// undefined otherwise. It is mapped for the access of the request; in a space that is not strict, one for another access
+    /// than the default is built anew, and not kept when it is freed.
     ///
     /// If the context allows waiting, everything kept and lazy is purged, of all CPUs, before the
     /// request fails. If not, the request takes only what is there at once, and maps frames in
@@ -53,7 +51,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     pub fn vmalloc(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
         if self.space.keeps()
             && request.align_bytes.is_power_of_two()
-            && !request.guard_before
+            && request.is_plain()
             && self.try_enter()
             && let Some(page) = self.take_constructed(request)
         {
@@ -81,7 +79,9 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
                 frames,
             });
         }
-        if self.space.keeps() && request.pages <= u64::from(KEPT_MAX) {
+        // In a strict space a kept area has no mapping, so one will do for each access (V14).
+        let has_their_access = request.access.is_data() || self.space.config.strict;
+        if self.space.keeps() && has_their_access && request.pages <= u64::from(KEPT_MAX) {
             self.enter()?;
             if let Some(page) = self.take_constructed_slow(request) {
                 return Ok(page);
@@ -193,6 +193,9 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             let had_spare = self.give_up(area, request.context, begin);
             return Err((RangeError::Frames(error), had_spare));
         }
+        if !request.access.is_data() && !self.space.config.strict {
+            self.space.table.set_access(area.at);
+        }
         self.map_filled(area, request, begin)
     }
 
@@ -212,7 +215,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
         };
         // Without a promise only one call maps, all pages or none.
         let is_in_parts = request.context.may_block || area.reserved != 0;
-        match self.map_area(area.at, area.pages, request.context, is_in_parts) {
+        match self.map_area(area, request, is_in_parts) {
             Ok(()) => {
                 self.unreserve(area.reserved);
                 Ok(())
@@ -330,42 +333,20 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// Maps the frames of an area with as few calls as there are runs, or long runs in parts. On failure, returns how
     /// many pages are mapped.
     fn map_area(
-        &self,
-        at: u32,
-        pages: u32,
-        context: Context,
+        &mut self,
+        area: &UnknownArea,
+        request: &AreaRequest,
         is_in_parts: bool,
     ) -> Result<(), (u32, MapError)> {
+        let UnknownArea { at, pages, .. } = *area;
+        let space = self.space;
+        let tables = &mut FrameTables::new(&mut self.frames, request.context);
         if is_in_parts && u64::from(pages) > PART_FRAMES {
-            return self.map_in_parts(at, pages, context);
+            return map_in_parts(space, at, pages, request.access, tables);
         }
-        let space = self.space;
         space.table.for_each_run(at, pages, |page, run| {
-            let mapped = space.platform.map(space.page(page), run, context);
+            let mapped = (space.platform).map(space.page(page), run, request.access, tables);
             mapped.map_err(|error| (page - at, error))
-        })
-    }
-
-    #[inline(never)]
-    fn map_in_parts(&self, at: u32, pages: u32, context: Context) -> Result<(), (u32, MapError)> {
-        let space = self.space;
-        let mut since = 0;
-        space.table.for_each_run(at, pages, |page, run| {
-            let mut done = 0;
-            while done < run.frames() {
-                if since >= PART_FRAMES {
-                    since = 0;
-                    space.platform.interrupt_window();
-                }
-                let to = space.page(page + done as u32);
-                // The parts end at multiples of their length, so that they may have large pages.
-                let now = (MAP_PART - to.0 % MAP_PART).min(run.frames() - done);
-                let mapped = space.platform.map(to, run.part(done, now), context);
-                mapped.map_err(|error| (page - at + done as u32, error))?;
-                done += now;
-                since += now;
-            }
-            Ok(())
         })
     }
 
@@ -431,7 +412,7 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             }
             // Makes room for it, if that is possible: areas that move or go have been here for
             // longer.
-            let evicted = match held.make_room_to_keep(header) {
+            let evicted = match held.make_room_to_keep(at, header) {
                 Spill::Moved => {
                     self.exit();
                     continue;

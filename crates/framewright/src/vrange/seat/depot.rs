@@ -93,13 +93,9 @@ impl<'m, P> Space<'m, P> {
         }
     }
 
-    /// The most pages that the depot holds: as many as one CPU keeps, if there is another CPU.
+    /// The most pages that the depot holds: none if there is one CPU, which keeps as many more itself.
     fn depot_max(&self) -> u64 {
-        if self.shape.cpus > 1 {
-            self.kept_max
-        } else {
-            0
-        }
+        self.config.kept_between(self.shape.cpus)
     }
 }
 
@@ -179,21 +175,29 @@ impl<'m, P: RangePlatform> Held<'_, 'm, P> {
     }
 
     /// Whether the seat's lists have room for another area of `pages` pages. With other CPUs, one
-    /// length takes at most a quarter of them, and 32 areas: areas that this CPU only frees are for
+    /// length takes at most its share: areas that this CPU only frees are for
     /// the others.
     #[inline(always)]
     pub(super) fn has_room(&self, pages: u32) -> bool {
-        let (own, max) = (self.kept(), self.space.kept_max);
-        let count = own.count(pages);
-        own.pages() + u64::from(pages) <= max
-            && (self.space.shape.cpus == 1
-                || count == 0
-                || count < 2 * BATCH && 4 * (count + 1) * u64::from(pages) <= max)
+        self.kept().pages() + u64::from(pages) <= self.space.kept_max
+            && (self.space.shape.cpus == 1 || !self.has_share_of(pages))
+    }
+
+    /// Whether the seat's lists have areas of `pages` pages, and so many that another one would be above that length's share: a
+    /// quarter of the pages, and 32 areas.
+    #[inline(always)]
+    fn has_share_of(&self, pages: u32) -> bool {
+        let count = self.kept().count(pages);
+        count != 0
+            && (count >= 2 * BATCH || 4 * (count + 1) * u64::from(pages) > self.space.kept_max)
     }
 
     /// Whether an area of `pages` pages, for which the seat's lists have no room, would only take the place of one of
-    /// its length in the depot.
-    pub(super) fn is_depot_full_of(&self, pages: u32) -> bool {
+    /// its length: in the depot, or, of a CPU alone, among those above its length's share.
+    pub(super) fn is_full_of(&self, pages: u32) -> bool {
+        if self.space.shape.cpus == 1 {
+            return self.has_share_of(pages);
+        }
         let depot = self.space.depot();
         let has_room = depot.pages() + u64::from(pages) <= self.space.depot_max();
         !has_room && depot.count(pages) != 0 && self.kept().count(pages) != 0

@@ -22,22 +22,23 @@ use crate::platform::RangePlatform;
 impl<P: RangePlatform> Held<'_, '_, P> {
     /// Whether an area may be kept if there is room.
     #[inline(always)]
-    fn may_keep(&self, header: AreaHeader) -> bool {
+    fn may_keep(&self, at: u32, header: AreaHeader) -> bool {
         let pages = header.pages() - 1;
-        pages <= KEPT_MAX && u64::from(pages) <= self.space.kept_max
+        let is_short = pages <= KEPT_MAX && u64::from(pages) <= self.space.kept_max;
+        is_short && !self.space.table.has_access(at)
     }
 
     /// Whether so many areas like this one are kept that it should go: to keep it, another like it would have to.
     #[inline(always)]
     pub(in super::super) fn are_enough_kept(&self, header: AreaHeader) -> bool {
         let pages = header.pages() - 1;
-        pages <= KEPT_MAX && !self.has_room(pages) && self.is_depot_full_of(pages)
+        pages <= KEPT_MAX && !self.has_room(pages) && self.is_full_of(pages)
     }
 
     /// Makes room in the lists for an area that is to be kept, or returns the area that must go for
     /// that.
-    pub(in super::super) fn make_room_to_keep(&self, header: AreaHeader) -> Spill {
-        if !self.may_keep(header) {
+    pub(in super::super) fn make_room_to_keep(&self, at: u32, header: AreaHeader) -> Spill {
+        if !self.may_keep(at, header) {
             return Spill::Nothing;
         }
         let mut spilled = Spill::Nothing;
@@ -87,7 +88,11 @@ impl<P: RangePlatform> Held<'_, '_, P> {
     pub(in super::super) fn keep(&self, at: u32, header: AreaHeader) -> bool {
         let pages = header.pages() - 1;
         let kept = self.kept();
-        if pages > KEPT_MAX || !self.has_room(pages) || !kept.put(at, header, pages, P::ALONE) {
+        if pages > KEPT_MAX
+            || !self.has_room(pages)
+            || self.space.table.has_access(at)
+            || !kept.put(at, header, pages, P::ALONE)
+        {
             return false;
         }
         self.count_freed(header.pages());

@@ -50,7 +50,7 @@ pub struct Space<'m, P> {
     pub(super) arena: Arena<'m>,
     /// The longest slot of a vmap block, in pages.
     pub(super) slot_max: u32,
-    /// The most pages of areas that a CPU keeps, or that lie between the CPUs.
+    /// The most pages of areas that a CPU keeps.
     pub(super) kept_max: u64,
     /// Of so many frames of its source a CPU of a strict space keeps one; 0 for any number of them.
     pub(super) kept_share: u64,
@@ -150,7 +150,8 @@ impl<'m, P: RangePlatform> Space<'m, P> {
         } else {
             lazy_max
         };
-        let batch_below = |most: u64| (most / (4 * u64::from(shape.cpus))).clamp(1, 2048);
+        let cpus = u64::from(shape.cpus);
+        let batch_below = |most: u64| (most / (4 * cpus)).clamp(1, 2048);
         let batch = batch_below(lazy_max);
         let space = Self {
             shape,
@@ -163,22 +164,18 @@ impl<'m, P: RangePlatform> Space<'m, P> {
             table,
             arena,
             slot_max: SLOT_MAX.min(spans.pages()),
-            kept_max: config.kept_pages_max,
+            kept_max: config.kept_by_one(shape.cpus),
             kept_share: 0,
             small_max: if config.spans { spans.pages() / 2 } else { 0 },
             lazy_max,
             frames_lazy_max,
-            span_pages_max: (layout.pages / 4).max(u64::from(shape.cpus) << shape.span_shift),
+            span_pages_max: (layout.pages / 4).max(cpus << shape.span_shift),
             idle_max: layout.pages / 16,
             batch,
             frames_batch: batch_below(frames_lazy_max),
-            ram_batch: if shape.cpus == 1 {
-                batch.min(256)
-            } else {
-                batch
-            },
-            waiting_max: 2 * lazy_max / u64::from(shape.cpus),
-            frames_waiting_max: 2 * frames_lazy_max / u64::from(shape.cpus),
+            ram_batch: if cpus == 1 { batch.min(256) } else { batch },
+            waiting_max: 2 * lazy_max / cpus,
+            frames_waiting_max: 2 * frames_lazy_max / cpus,
             empties_max: (lazy_max >> shape.span_shift).max(2),
         };
         let mut held = space.lock_arena();

@@ -7,7 +7,7 @@ extern crate std;
 use super::purge::ReleasePart;
 use super::seat::Held;
 use super::{AreaHeader, AreaKind, AreaRequest, RangeSeat, Space, SpaceLayout};
-use crate::platform::{FramePlatform, MapError, RangePlatform};
+use crate::platform::{FramePlatform, MapError, RangePlatform, TableSource};
 use crate::policy::RangeConfig;
 use crate::seats::Inboxes;
 use crate::sync::models::explore;
@@ -15,7 +15,7 @@ use crate::sync::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
-use crate::units::{Context, CpuId, Page, PageRange, Run};
+use crate::units::{CpuId, Page, PageAccess, PageRange, Run};
 use loom::thread;
 use std::boxed::Box;
 use std::vec;
@@ -39,7 +39,13 @@ impl FramePlatform for ModelPages {
 }
 
 impl RangePlatform for ModelPages {
-    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
+    fn map(
+        &self,
+        _at: Page,
+        _frames: Run,
+        _access: PageAccess,
+        _tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         Err(MapError::NoMemory)
     }
 

@@ -5,8 +5,8 @@ mod objects;
 
 use super::tenants::{FRAME_WORDS, JournalContents, JournalTenants};
 use super::{Journal, JournalMarks, Rule, Setup, Wake};
-use framewright::platform::{FramePlatform, MapError, RangePlatform};
-use framewright::{Addr, Context, Frame, Page, PageRange, Run};
+use framewright::platform::{FramePlatform, MapError, RangePlatform, TableSource};
+use framewright::{Addr, Frame, Page, PageAccess, PageRange, Run};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -50,7 +50,13 @@ impl JournalContents for &Paper {
 impl FramePlatform for Paper {}
 
 impl RangePlatform for &Paper {
-    fn map(&self, at: Page, frames: Run, _context: Context) -> Result<(), MapError> {
+    fn map(
+        &self,
+        at: Page,
+        frames: Run,
+        _access: PageAccess,
+        _tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         let (first, count) = (frames.start().0, frames.frames());
         let entry = format!("map {} {first}+{count}", at.0);
         self.log.lock().unwrap().push(entry);

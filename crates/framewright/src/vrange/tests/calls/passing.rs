@@ -4,12 +4,12 @@ extern crate std;
 
 use super::*;
 use crate::frame::{AllocError, FrameSource};
-use crate::platform::{FramePlatform, MapError, RangePlatform};
+use crate::platform::{FramePlatform, MapError, RangePlatform, TableSource};
 use crate::policy::RangeConfig;
 use crate::seats::SeatSet;
 use crate::stats::Broken;
 use crate::sync::{Lock, Ordering::Relaxed};
-use crate::units::{Context, CpuId, Frame, Page, PageRange, Run};
+use crate::units::{Context, CpuId, Frame, Page, PageAccess, PageRange, Run};
 use core::mem;
 use std::boxed::Box;
 use std::cell::{Cell, RefCell};
@@ -104,7 +104,13 @@ impl FramePlatform for ChecksSpace {
 }
 
 impl RangePlatform for ChecksSpace {
-    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
+    fn map(
+        &self,
+        _at: Page,
+        _frames: Run,
+        _access: PageAccess,
+        _tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         self.ask();
         let left = self.0.maps.get();
         self.0.maps.set(left.saturating_sub(1));

@@ -4,10 +4,10 @@ extern crate std;
 
 use super::*;
 use crate::frame::{AllocError, FrameSource};
-use crate::platform::{FramePlatform, MapError, RangePlatform};
+use crate::platform::{FramePlatform, MapError, RangePlatform, TableSource};
 use crate::policy::RangeConfig;
 use crate::sync::{AtomicU64, Lock, Ordering::SeqCst, fence};
-use crate::units::{Context, CpuId, Frame, Page, PageRange, Run};
+use crate::units::{Context, CpuId, Frame, Page, PageAccess, PageRange, Run};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::vec;
@@ -48,7 +48,13 @@ impl FramePlatform for Breaks {
 }
 
 impl RangePlatform for Breaks {
-    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
+    fn map(
+        &self,
+        _at: Page,
+        _frames: Run,
+        _access: PageAccess,
+        _tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         Ok(())
     }
 

@@ -3,9 +3,9 @@
 extern crate std;
 
 use super::*;
-use crate::platform::{FramePlatform, MapError, RangePlatform};
+use crate::platform::{FramePlatform, MapError, RangePlatform, TableSource};
 use crate::policy::RangeConfig;
-use crate::units::{Context, CpuId, Page, PageRange, Run};
+use crate::units::{CpuId, Page, PageAccess, PageRange, Run};
 use std::boxed::Box;
 use std::cell::{Cell, RefCell};
 use std::vec;
@@ -34,7 +34,13 @@ impl FramePlatform for &InterruptedFlush {
 }
 
 impl RangePlatform for &InterruptedFlush {
-    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
+    fn map(
+        &self,
+        _at: Page,
+        _frames: Run,
+        _access: PageAccess,
+        _tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         Ok(())
     }
 

@@ -8,11 +8,11 @@ mod histories;
 mod threads;
 
 use super::*;
-use crate::platform::{FramePlatform, MapError, RangePlatform};
+use crate::platform::{FramePlatform, MapError, RangePlatform, TableSource};
 use crate::policy::RangeConfig;
 use crate::random::Random;
 use crate::stats::RangeStats;
-use crate::units::{Context, CpuId, Frame, Page, PageRange, Run};
+use crate::units::{Context, CpuId, Frame, Page, PageAccess, PageRange, Run};
 use core::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::vec;
@@ -77,7 +77,13 @@ impl FramePlatform for PageTable {
 }
 
 impl RangePlatform for PageTable {
-    fn map(&self, at: Page, frames: Run, _context: Context) -> Result<(), MapError> {
+    fn map(
+        &self,
+        at: Page,
+        frames: Run,
+        _access: PageAccess,
+        _tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         if Self::fails(&self.maps_until_failure) {
             return Err(MapError::NoMemory);
         }

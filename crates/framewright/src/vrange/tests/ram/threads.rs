@@ -3,8 +3,8 @@
 extern crate std;
 
 use super::*;
-use crate::platform::{FramePlatform, MapError, RangePlatform};
-use crate::units::{Context, CpuId, Page, PageRange, Run};
+use crate::platform::{FramePlatform, MapError, RangePlatform, TableSource};
+use crate::units::{Context, CpuId, Page, PageAccess, PageRange, Run};
 use std::vec;
 use std::vec::Vec;
 
@@ -27,7 +27,13 @@ impl FramePlatform for Shared {
 }
 
 impl RangePlatform for Shared {
-    fn map(&self, at: Page, frames: Run, _context: Context) -> Result<(), MapError> {
+    fn map(
+        &self,
+        at: Page,
+        frames: Run,
+        _access: PageAccess,
+        _tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         let start = (at.0 - self.start) as usize;
         for page in &self.mapped[start..start + frames.frames() as usize] {
             let before = page.swap(1, std::sync::atomic::Ordering::Relaxed);

@@ -2,8 +2,8 @@
 
 extern crate std;
 
-use crate::platform::{FramePlatform, MapError, RangePlatform};
-use crate::units::{Context, Page, PageRange, Run};
+use crate::platform::{FramePlatform, MapError, RangePlatform, TableSource};
+use crate::units::{Page, PageAccess, PageRange, Run};
 use core::cell::{Cell, RefCell};
 use std::vec;
 use std::vec::Vec;
@@ -77,7 +77,13 @@ impl FramePlatform for TestPages {
 }
 
 impl RangePlatform for TestPages {
-    fn map(&self, _at: Page, _frames: Run, _context: Context) -> Result<(), MapError> {
+    fn map(
+        &self,
+        _at: Page,
+        _frames: Run,
+        _access: PageAccess,
+        _tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         Err(MapError::NoMemory)
     }
 

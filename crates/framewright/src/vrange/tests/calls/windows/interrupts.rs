@@ -3,8 +3,8 @@
 extern crate std;
 
 use crate::frame::{AllocError, FrameSource};
-use crate::platform::{FramePlatform, MapError, RangePlatform};
-use crate::units::{Context, Frame, Page, PageRange, Run};
+use crate::platform::{FramePlatform, MapError, RangePlatform, TableSource};
+use crate::units::{Context, Frame, Page, PageAccess, PageRange, Run};
 use std::boxed::Box;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -105,7 +105,13 @@ impl FramePlatform for WindowPages {
 }
 
 impl RangePlatform for WindowPages {
-    fn map(&self, at: Page, frames: Run, _context: Context) -> Result<(), MapError> {
+    fn map(
+        &self,
+        at: Page,
+        frames: Run,
+        _access: PageAccess,
+        _tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         let left = self.0.maps.get();
         self.0.maps.set(left.saturating_sub(1));
         if left == 1 {

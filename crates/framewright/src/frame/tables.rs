@@ -1,0 +1,46 @@
+//! What a platform that maps gets of a source of frames: single frames for page tables, and nothing else.
+
+use super::FrameSource;
+use crate::platform::TableSource;
+use crate::units::{Context, Frame, Run};
+
+/// A source as the platform sees it while it maps: single frames for page tables, within a context. It is called outside the
+/// busy seat of the address space, like the source itself.
+pub(crate) struct FrameTables<'f, F> {
+    frames: &'f mut F,
+    context: Context,
+}
+
+impl<'f, F> FrameTables<'f, F> {
+    #[inline(always)]
+    pub(crate) const fn new(frames: &'f mut F, context: Context) -> Self {
+        Self { frames, context }
+    }
+}
+
+impl<F: FrameSource> TableSource for FrameTables<'_, F> {
+    #[inline(always)]
+    fn context(&self) -> Context {
+        self.context
+    }
+
+    #[inline(never)] // or what it needs lies on the stack of each call that maps
+    fn take_table(&mut self) -> Option<Frame> {
+        let run = self.frames.alloc_run(1, self.context).ok()?;
+        debug_assert!(run.frames() == 1, "one was asked for");
+        Some(run.start())
+    }
+
+    #[cold]
+    fn give_back(&mut self, frame: Frame) {
+        if let Some(run) = Run::new(frame, 1) {
+            self.frames.free_run(run);
+        }
+    }
+}
+
+/// The frames of a source as one of page tables, for a platform that maps by itself within that context: in a call of the engine the
+/// platform is handed one.
+pub fn tables_of<F: FrameSource>(frames: &mut F, context: Context) -> impl TableSource {
+    FrameTables::new(frames, context)
+}
