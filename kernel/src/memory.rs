@@ -27,7 +27,7 @@ use framewright::platform::{
 };
 use framewright::policy::RangeConfig;
 use framewright::reserve::ReserveLayout;
-use framewright::{Addr, Context, CpuId, Frame, Page, PageAccess, PageRange, Run};
+use framewright::{Addr, CpuId, Frame, Page, PageAccess, PageRange, Run};
 
 /// All memory, at a fixed distance.
 // SAFETY: the boot's page tables map it up to 4 GiB, `set_up` the rest; tables are never freed.

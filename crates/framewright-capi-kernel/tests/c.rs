@@ -181,7 +181,7 @@ fn the_example_is_linked_for_a_bare_machine_and_runs() {
 
 /// What the program of the README takes from its kernel.
 const READMES_KERNEL: &str = "
-int my_map(void *context, void *at, uint64_t first, uint64_t frames, uint32_t flags);
+int my_map(void *context, void *at, uint64_t first, uint64_t frames, uint32_t flags, struct fwk_tables *tables);
 int my_unmap(void *context, void *at, size_t bytes);
 void my_flush(void *context);
 void my_relax(void *context, uint32_t attempt);

@@ -81,7 +81,7 @@ fn definitions_are_found() {
 /// How many names of types a user of the engine can write: each is one to learn, so the number only falls. A
 /// change that removes one lowers it. The lint `unnameable_types` sees to it that these are all types that a user
 /// meets; before it, 89 could be written and 25 more were met. Per-CPU objects brought one, that of their counters; access and
-/// tables of a mapping five, of which the crates of the architectures had two before.
+/// tables of a mapping two, which the crates of the architectures had before.
 const NAMES: usize = 100;
 
 /// The names of types that the text of a module defines or passes on as `pub`, and its public modules.
