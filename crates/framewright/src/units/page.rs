@@ -124,7 +124,9 @@ impl PageAccess {
     #[inline(always)]
     #[must_use]
     pub const fn new(is_writable: bool, is_executable: bool) -> Self {
-        Self(!is_writable as u8 * READ_ONLY | is_executable as u8 * EXECUTABLE)
+        let read_only = if is_writable { 0 } else { READ_ONLY };
+        let executable = if is_executable { EXECUTABLE } else { 0 };
+        Self(read_only | executable)
     }
 
     /// The same past all caches.
