@@ -27,16 +27,16 @@ pub struct RangeConfig {
     /// ones that are kept serve the next request in nanoseconds instead of calls of the platform.
     pub strict: bool,
     /// The most pages of freed areas that a CPU keeps with their frames for the next request of the same length, and
-    /// the most that lie between the CPUs, if there are several; 0 for none. A CPU alone keeps as many more as would lie
-    /// between several. A kept area is mapped, in a strict space unmapped and
-    /// flushed; there nothing lies between CPUs, and in an `Engine` all CPUs together keep at most a 32nd of the frames that exist.
+    /// the most that lie between the CPUs, if there are several; 0 for none. A kept area is mapped, in a strict space unmapped and
+    /// flushed; there, in an `Engine`, all CPUs together keep at most a 32nd of the frames that exist.
     pub kept_pages_max: u64,
 }
 
 impl RangeConfig {
     /// Strict, as Linux is, with spans and recycling, for `cpus` CPUs: at most 32 MiB lazy for each doubling of the
     /// CPUs, as Linux has it (`lazy_max_pages`), and 2 MiB for each CPU where frames are behind, so that a CPU's cache
-    /// still has most of a frame when it comes back.
+    /// still has most of a frame when it comes back. A CPU alone keeps as many pages as one of several reaches, its own and those
+    /// between the CPUs.
     #[must_use]
     pub const fn for_cpus(cpus: u16) -> Self {
         let cpus = if cpus == 0 { 1 } else { cpus };
@@ -48,24 +48,7 @@ impl RangeConfig {
             recycle: true,
             spans: true,
             strict: true,
-            kept_pages_max: 2048,
-        }
-    }
-
-    /// The most pages of freed areas that one of `cpus` CPUs keeps. What lies between several is for each of them, so one alone
-    /// has as many itself.
-    pub(crate) const fn kept_by_one(&self, cpus: u16) -> u64 {
-        match self.strict || cpus > 1 {
-            true => self.kept_pages_max,
-            false => self.kept_pages_max.saturating_mul(2),
-        }
-    }
-
-    /// The most pages of freed areas that lie between `cpus` CPUs.
-    pub(crate) const fn kept_between(&self, cpus: u16) -> u64 {
-        match self.strict || cpus == 1 {
-            true => 0,
-            false => self.kept_pages_max,
+            kept_pages_max: if cpus == 1 { 4096 } else { 2048 },
         }
     }
 
@@ -91,18 +74,11 @@ mod tests {
 
     #[test]
     fn a_cpu_alone_reaches_as_many_kept_pages_as_one_of_several() {
-        let config = RangeConfig::default().kept();
-        let reached = |cpus| config.kept_by_one(cpus) + config.kept_between(cpus);
-        assert_eq!([1, 2, 64].map(reached), [2 * config.kept_pages_max; 3]);
-        assert_eq!(config.kept_between(1), 0);
-        let strict = RangeConfig::default();
-        let reached = |cpus| strict.kept_by_one(cpus) + strict.kept_between(cpus);
-        assert_eq!([1, 2, 64].map(reached), [strict.kept_pages_max; 3]);
-        let most = RangeConfig {
-            kept_pages_max: u64::MAX,
-            ..config
-        };
-        assert_eq!(most.kept_by_one(1), u64::MAX);
+        let kept = |cpus| RangeConfig::for_cpus(cpus).kept_pages_max;
+        let between = |cpus| if cpus > 1 { kept(cpus) } else { 0 };
+        let reached = |cpus| kept(cpus) + between(cpus);
+        assert_eq!([1, 2, 64].map(reached), [4096; 3]);
+        assert_eq!(RangeConfig::for_cpus(0), RangeConfig::for_cpus(1));
     }
 
     #[test]

@@ -52,8 +52,8 @@
 //!   does not walk over them. Frames behind purged areas go back to their source after the flush.
 //! - **Kept areas**: a freed `vmalloc` area of up to 128 pages stays as it is, frames, mapping and
 //!   all, in a list of the freeing CPU's by its length, for the next request of that length.
-//!   Surplus areas of a CPU move to a depot that all share. Both are bounded. A CPU alone has no depot, and keeps as many
-//!   pages more itself; once it is full, an area above its length's share goes, and no other one in its place. In a strict space the CPU that has the
+//!   Surplus areas of a CPU move to a depot that all share. Both are bounded. A CPU alone has no depot: by default it
+//!   keeps as many pages more itself. Once it is full, an area above its length's share goes, and no other one in its place. In a strict space the CPU that has the
 //!   span keeps the area, without a mapping, and there is no depot.
 //! - **Before a request fails** everything is drained: deferred and kept areas, lazy ones, inboxes, all CPUs'
 //!   spans. Partly used spans are *dissolved*: their free pages become gaps of the arena, where

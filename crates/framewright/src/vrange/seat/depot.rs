@@ -93,9 +93,13 @@ impl<'m, P> Space<'m, P> {
         }
     }
 
-    /// The most pages that the depot holds: none if there is one CPU, which keeps as many more itself.
+    /// The most pages that the depot holds: as many as one CPU keeps, if there is another CPU.
     fn depot_max(&self) -> u64 {
-        self.config.kept_between(self.shape.cpus)
+        if self.shape.cpus > 1 {
+            self.kept_max
+        } else {
+            0
+        }
     }
 }
 

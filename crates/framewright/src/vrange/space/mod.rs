@@ -50,7 +50,7 @@ pub struct Space<'m, P> {
     pub(super) arena: Arena<'m>,
     /// The longest slot of a vmap block, in pages.
     pub(super) slot_max: u32,
-    /// The most pages of areas that a CPU keeps.
+    /// The most pages of areas that a CPU keeps, or that lie between the CPUs.
     pub(super) kept_max: u64,
     /// Of so many frames of its source a CPU of a strict space keeps one; 0 for any number of them.
     pub(super) kept_share: u64,
@@ -164,7 +164,7 @@ impl<'m, P: RangePlatform> Space<'m, P> {
             table,
             arena,
             slot_max: SLOT_MAX.min(spans.pages()),
-            kept_max: config.kept_by_one(shape.cpus),
+            kept_max: config.kept_pages_max,
             kept_share: 0,
             small_max: if config.spans { spans.pages() / 2 } else { 0 },
             lazy_max,
