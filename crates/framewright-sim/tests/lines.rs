@@ -12,7 +12,7 @@ use framewright::kv::{Kv, KvLayout, KvRequest, KvSeat};
 use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform, TableSource};
 use framewright::policy::{Config, RangeConfig};
 use framewright::vrange::{Space, SpaceLayout};
-use framewright::{Addr, Context, CpuId, Frame, Mobility, Order, Page, PageAccess, PageRange, Run};
+use framewright::{Addr, CpuId, Frame, Mobility, Order, Page, PageAccess, PageRange, Run};
 use framewright_lines::{Access, AtomicU64, Ordering::Relaxed, record};
 use std::collections::BTreeMap;
 

@@ -2,7 +2,7 @@
 
 use crate::machine::{Loss, interrupt, now_ps, wait};
 use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform, TableSource};
-use framewright::{Addr, Context, Page, PageAccess, PageRange, Run};
+use framewright::{Addr, Page, PageAccess, PageRange, Run};
 
 /// The machine of this thread. Page tables and contents are none of its own: a load's instructions have their work.
 #[derive(Clone, Copy, Debug)]

@@ -89,7 +89,7 @@ impl AreaRequest {
 
     /// Whether it has no shape and no access of its own, so that each kept area of its length and alignment will do.
     #[inline(always)]
-    const fn is_plain(&self) -> bool {
+    fn is_plain(&self) -> bool {
         !self.guard_before & self.access.is_data()
     }
 
