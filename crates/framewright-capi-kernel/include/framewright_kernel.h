@@ -124,6 +124,18 @@
 // page tables are possible. In a crowded window that costs address space. A shorter area is as without it.
 #define FW_HUGE 32
 
+// The pages may not be written.
+#define FWK_READ_ONLY 64
+
+// What is in the pages may be executed.
+#define FWK_EXECUTABLE 128
+
+// Caches keep nothing of the pages, but stores may be collected before they go out: the memory of a display.
+#define FWK_WRITE_COMBINING 256
+
+// Caches keep nothing of the pages: registers of a device. With it `FWK_WRITE_COMBINING` means nothing.
+#define FWK_UNCACHED 512
+
 // The metadata hold zeroes, so that `fwk_new` need not write those of pages and objects that are never used.
 #define FWK_ZEROED 1
 

@@ -85,13 +85,13 @@ pub struct FwkPlatform {
 }
 
 /// The pages may not be written.
-pub const FWK_READ_ONLY: u32 = 16;
+pub const FWK_READ_ONLY: u32 = 64;
 /// What is in the pages may be executed.
-pub const FWK_EXECUTABLE: u32 = 32;
+pub const FWK_EXECUTABLE: u32 = 128;
 /// Caches keep nothing of the pages, but stores may be collected before they go out: the memory of a display.
-pub const FWK_WRITE_COMBINING: u32 = 64;
+pub const FWK_WRITE_COMBINING: u32 = 256;
 /// Caches keep nothing of the pages: registers of a device. With it `FWK_WRITE_COMBINING` means nothing.
-pub const FWK_UNCACHED: u32 = 128;
+pub const FWK_UNCACHED: u32 = 512;
 
 const fn flags_of_access(access: PageAccess) -> u32 {
     let read_only = if access.is_writable() {
