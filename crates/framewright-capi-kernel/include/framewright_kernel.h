@@ -518,7 +518,8 @@ int fwk_run_free(struct fwk_memory *memory, uint32_t cpu, uint64_t first, uint64
 // Allocates an area of whole pages with at least `bytes` bytes, at a multiple of `align_bytes`, a power of two, and a page
 // behind it that is never mapped. The frames are anywhere, so no contiguous memory is needed. `flags` are of `FW_ZERO`,
 // `FW_GUARD_BEFORE` and `FW_HUGE` for the area, and of `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS` for the caller; without `FW_ZERO` the
-// contents are undefined.
+// contents are undefined. They are also of `FWK_READ_ONLY`, `FWK_EXECUTABLE`, `FWK_WRITE_COMBINING`, `FWK_UNCACHED`, with which
+// `map` is called; without them the area is to read and write.
 //
 // Cost: one `map` for each run of frames; with `FWK_KEEPS_MAPPED` nanoseconds for an area as long as one freed lately. Before
 // it fails it stops all CPUs and has all freed areas flushed; not with `FW_NOWAIT`.
