@@ -46,8 +46,9 @@ impl<P: ObjectPlatform + Clone + 'static, C: ThisCpu, const CPUS: usize> CpuPlac
     /// allocate. It is in the kernel's flush and barrier already.
     ///
     /// # Panics
-    /// If the CPU has seats already, or is none of the `cpus`; or if the engine does not have these seats, but for those of
-    /// handlers: then it is laid out for fewer CPUs, or they are taken.
+    /// If the CPU has seats already, or is none of the `cpus`; or if the engine does not have its seats for requests: then it
+    /// is laid out for fewer CPUs, or they are taken. A CPU for whose handlers the engine has no seats has none: so it is laid
+    /// out for `cpus` CPUs or for twice as many, not for a number in between.
     pub fn come(&self, engine: &'static Engine<'static, P>, cpus: u16) {
         let cpu = self.this.current().0;
         assert!(cpu < cpus, "CPU {cpu} is none of {cpus}");
@@ -57,7 +58,7 @@ impl<P: ObjectPlatform + Clone + 'static, C: ThisCpu, const CPUS: usize> CpuPlac
             let number = CpuId(number.unwrap_or(u16::MAX));
             match engine.cpu(number) {
                 Ok(place) => Some(place),
-                // Without seats for handlers there are none for any CPU.
+                // The engine has none for this CPU's handlers.
                 Err(SetupError::Unknown(_)) if nth == HANDLERS => None,
                 Err(error) => panic!("an engine for the {cpus} CPUs: {error}"),
             }

@@ -153,7 +153,8 @@ impl<M: PhysMap, E: EntryFormat> EntryTables<M, E> {
         self.map_slow(at, frames, access, source)
     }
 
-    /// The same if the CPU remembers the table. If not it has done nothing, and returns false.
+    /// The same if the CPU remembers the table. If not it has done nothing, and returns false. For the crates of the architectures.
+    #[doc(hidden)]
     #[inline(always)]
     #[must_use]
     pub fn map_known(&self, at: Page, frames: Run, access: PageAccess) -> bool {
@@ -178,7 +179,8 @@ impl<M: PhysMap, E: EntryFormat> EntryTables<M, E> {
         self.map_each(at, frames, access, source)
     }
 
-    /// The same if the CPU remembers the table. If not it has done nothing, and returns false.
+    /// The same if the CPU remembers the table. If not it has done nothing, and returns false. For the crates of the architectures.
+    #[doc(hidden)]
     #[inline(always)]
     #[must_use]
     pub fn map_frames_known(&self, at: Page, frames: &[Frame], access: PageAccess) -> bool {

@@ -22,9 +22,12 @@ const FRAME_MASK: u64 = ((1 << 52) - 1) & !0xfff;
 /// The frames that an entry can name: 2^40 of 4 KiB are 52 bits of address.
 pub const FRAMES_MAX: u64 = 1 << 40;
 
-/// The model-specific register of the page-attribute table, and what a kernel writes there on each CPU before it maps anything as
-/// [write-combining](PageAccess::write_combining): that in the place of write-through, and all else as the CPU starts.
-pub const PAGE_ATTRIBUTES: (u32, u64) = (0x277, 0x0007_0406_0007_0106);
+/// The model-specific register of the page-attribute table \[`IA32_PAT`\].
+pub const PAGE_ATTRIBUTES_REGISTER: u32 = 0x277;
+
+/// What a kernel writes there on each CPU before it maps anything as [write-combining](PageAccess::write_combining): that in the
+/// place of write-through, and all else as the CPU starts.
+pub const PAGE_ATTRIBUTES: u64 = 0x0007_0406_0007_0106;
 
 /// The bits for an access. Write-combining is the entry of the page-attribute table that Linux has for it too, the one with T
 /// alone.

@@ -58,7 +58,7 @@ pub trait TableSource {
     fn give_back(&mut self, frame: Frame);
 }
 
-/// No frames, for a caller that may do anything: for a platform that needs none, or whose tables are there.
+/// No frames: for a platform that needs none, or whose tables are there. A call that asks for its context may do anything.
 impl TableSource for () {
     #[inline(always)]
     fn context(&self) -> Context {

@@ -53,7 +53,7 @@
 //! - **Kept areas**: a freed `vmalloc` area of up to 128 pages stays as it is, frames, mapping and
 //!   all, in a list of the freeing CPU's by its length, for the next request of that length.
 //!   Surplus areas of a CPU move to a depot that all share. Both are bounded. A CPU alone has no depot: by default it
-//!   keeps as many pages more itself. Once it is full, an area above its length's share goes, and no other one in its place. In a strict space the CPU that has the
+//!   keeps as many pages more itself. Once it is full, a freed area whose length has more than its share is not kept; the kept ones stay. In a strict space the CPU that has the
 //!   span keeps the area, without a mapping, and there is no depot.
 //! - **Before a request fails** everything is drained: deferred and kept areas, lazy ones, inboxes, all CPUs'
 //!   spans. Partly used spans are *dissolved*: their free pages become gaps of the arena, where
@@ -144,8 +144,9 @@
 //!   deferred area is once in the space's list or a seat's, or on its way to the space's, or it is the one that a seat evicts.
 //!
 //! - **V14** The pages that a request maps are mapped for the access that it asked for. So in a space that keeps areas mapped, an
-//!   area with another access than the default is never kept, and a request for such an access takes no kept area. (A strict
-//!   space keeps areas without a mapping.)
+//!   area with another access than the default is never kept, and a request for such an access takes no kept area. A strict
+//!   space keeps an area without a mapping, and only after the flush of its pages: no CPU has a translation left that says
+//!   what they were mapped for.
 //!
 //! # Locks
 //! - Rank 1: the space's stop lock: its holder may claim seats, one after another or all. A busy

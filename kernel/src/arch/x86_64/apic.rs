@@ -6,7 +6,7 @@ use core::sync::atomic::{
     Ordering::{Acquire, Release},
 };
 use framewright::{CpuId, Frame, Page, PageAccess, Run};
-use framewright_x86_64::entry::PAGE_ATTRIBUTES;
+use framewright_x86_64::entry::{PAGE_ATTRIBUTES, PAGE_ATTRIBUTES_REGISTER};
 use framewright_x86_64::instructions::{time_stamp, write_msr};
 
 /// Where the registers are mapped.
@@ -59,9 +59,8 @@ pub fn enable(cpu: CpuId) {
     let first = if cpu.0 == 0 { IS_FIRST_CPU } else { 0 };
     // SAFETY: the address is the one it has.
     unsafe { write_msr(BASE, PHYSICAL | IS_ON | first) };
-    let (attributes, value) = PAGE_ATTRIBUTES;
     // SAFETY: nothing is mapped as write-through, which is what changes.
-    unsafe { write_msr(attributes, value) };
+    unsafe { write_msr(PAGE_ATTRIBUTES_REGISTER, PAGE_ATTRIBUTES) };
     write(SPURIOUS, 1 << 8 | SPURIOUS_VECTOR);
     write(PRIORITY, 0);
     write(TIMER_DIVIDER, 0b1011);
