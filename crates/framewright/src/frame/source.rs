@@ -59,6 +59,15 @@ pub trait FrameSource {
     /// another CPU unwinds out of this, the frames have gone back all the same.
     fn free_run(&mut self, frames: Run);
 
+    /// Gives one frame back as [`free_run`](Self::free_run) does, for a caller that may be wrong about it.
+    ///
+    /// # Errors
+    /// It was not taken from here, or is free already. Nothing has changed then. A source that does not know that takes any.
+    fn try_free(&mut self, frame: Frame) -> Result<(), FreeError> {
+        self.free_run(run_of(frame, Order::ZERO));
+        Ok(())
+    }
+
     /// How often calls of this source have gone beyond what was at hand, and so taken a while. A space that takes
     /// many frames, or gives many back, lets interrupts in whenever this number has changed. Always 0 unless overridden.
     fn slow_calls(&self) -> u64 {
@@ -191,6 +200,10 @@ impl<T: FrameSource + ?Sized> FrameSource for &mut T {
         (**self).free_run(frames);
     }
 
+    fn try_free(&mut self, frame: Frame) -> Result<(), FreeError> {
+        (**self).try_free(frame)
+    }
+
     fn slow_calls(&self) -> u64 {
         (**self).slow_calls()
     }
@@ -263,6 +276,10 @@ impl<P: FramePlatform> FrameSource for Seat<'_, '_, P> {
     fn free_run(&mut self, frames: Run) {
         let freed = self.free_frames(frames);
         debug_assert!(freed.is_ok(), "frames come back to where they came from");
+    }
+
+    fn try_free(&mut self, frame: Frame) -> Result<(), FreeError> {
+        self.free_part(frame, Order::ZERO)
     }
 
     /// The searches for a batch, and the frees for which a full cache gave others back.
@@ -398,6 +415,11 @@ impl<P: FramePlatform, const N: usize> FrameSource for Seats<'_, '_, P, N> {
                 seat.free_run(part);
             }
         });
+    }
+
+    fn try_free(&mut self, frame: Frame) -> Result<(), FreeError> {
+        let seat = self.seat_of(frame);
+        seat.ok_or(FreeError::Outside(frame))?.try_free(frame)
     }
 
     #[inline(always)]

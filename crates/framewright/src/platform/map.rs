@@ -56,6 +56,13 @@ pub trait TableSource {
 
     /// Gives back a frame that was taken here and became no table after all, or is one no longer.
     fn give_back(&mut self, frame: Frame);
+
+    /// The same, for a platform that may be wrong about it: false, and nothing has changed, if the frame was not taken from such
+    /// a source, or is free. A source that does not know that takes any.
+    fn try_give_back(&mut self, frame: Frame) -> bool {
+        self.give_back(frame);
+        true
+    }
 }
 
 /// No frames: for a platform that needs none, or whose tables are there. A call that asks for its context may do anything.
