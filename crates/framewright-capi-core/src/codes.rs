@@ -152,7 +152,7 @@ impl Coded for MapError {
 impl Coded for RangeError {
     fn code(&self) -> c_int {
         match self {
-            Self::Empty | Self::Align { .. } => FW_EINVAL,
+            Self::Empty | Self::Align { .. } | Self::Caching(_) => FW_EINVAL,
             Self::TooLong { .. } | Self::TooManyFrames { .. } => FW_EFBIG,
             Self::NoSpace { .. } => FW_ENOSPC,
             Self::WouldWait => FW_EAGAIN,

@@ -62,7 +62,9 @@ unsafe extern "C" fn map(
         assert_eq!(fwk_give_table(ptr::null_mut(), 1), FW_EINVAL);
         if fwk_take_table(tables, &mut table) == FW_OK {
             assert_eq!(fwk_give_table(tables, table), FW_OK);
+            assert_eq!(fwk_give_table(tables, table), FW_EINVAL);
         }
+        assert_eq!(fwk_give_table(tables, FIRST + FRAMES), FW_EINVAL);
     }
     let memory = kernel.calls_back.get();
     if !memory.is_null() {
@@ -218,17 +220,23 @@ fn both_kinds_of_platform_serve_frames_areas_objects_and_a_reserve() {
         let area = ranges::fwk_vmalloc(memory, 0, 9000, 1, FW_ZERO | FW_NOIO);
         assert!(!area.is_null());
         assert_eq!(toy.kernel.flags.get(), FW_NOIO | FW_NOFS);
-        let flags = FWK_READ_ONLY | FWK_EXECUTABLE | FWK_WRITE_COMBINING | FW_NOWAIT;
+        let flags = FWK_READ_ONLY | FWK_EXECUTABLE | FW_NOWAIT;
         let text = ranges::fwk_vmalloc(memory, 0, 100, 1, flags);
         let all = flags | FW_NOIO | FW_NOFS;
         assert!(!text.is_null() && toy.kernel.flags.get() == all);
         assert_eq!(ranges::fwk_vfree(memory, 0, text), FW_OK);
+        for caching in [FWK_WRITE_COMBINING, FWK_UNCACHED] {
+            assert!(ranges::fwk_vmalloc(memory, 0, 100, 1, caching).is_null());
+            assert_eq!(memory::fwk_last_error(memory, 0), FW_EINVAL);
+        }
         let both = FWK_UNCACHED | FWK_WRITE_COMBINING;
         let device = ranges::fwk_map_run(memory, 0, 1 << 34, 3, both);
         assert!(!device.is_null() && toy.kernel.flags.get() == FWK_UNCACHED);
         assert_eq!(ranges::fwk_unmap_ram(memory, 0, device, 3), FW_OK);
-        assert!(ranges::fwk_map_run(memory, 0, 1 << 34, 0, 0).is_null());
-        assert!(ranges::fwk_map_run(memory, 0, u64::MAX, 3, 0).is_null());
+        for (first, count) in [(1 << 34, 0), (u64::MAX, 3)] {
+            assert!(ranges::fwk_map_run(memory, 0, first, count, 0).is_null());
+            assert_eq!(memory::fwk_last_error(memory, 0), FW_EINVAL);
+        }
         let one = [9];
         // SAFETY: one number.
         let ram = unsafe { ranges::fwk_map_ram(memory, 0, one.as_ptr(), 1, FWK_READ_ONLY) };

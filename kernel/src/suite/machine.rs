@@ -52,6 +52,14 @@ fn is_named(at: u64, text: &str) -> bool {
     format!("{}", Named(at)).contains(text)
 }
 
+/// Whether a page's entry says that access. On RISC-V none says anything of caches.
+fn is_entry_for(page: Page, access: PageAccess) -> bool {
+    let (_, says) = page_tables().translate(page).expect("it is mapped");
+    let says_caching = cfg!(not(target_arch = "riscv64"));
+    let cached = PageAccess::new(access.is_writable(), access.is_executable());
+    says == if says_caching { access } else { cached }
+}
+
 /// What is mapped to be read alone faults at a write, and so does no area after it.
 fn accesses() {
     for _ in 0..3 {
@@ -59,27 +67,34 @@ fn accesses() {
             (PageAccess::READ, false),
             (PageAccess::DATA, true),
             (PageAccess::TEXT, false),
-            (PageAccess::DATA.write_combining(), true),
+            (PageAccess::ALL, true),
         ] {
             let page = vmalloc(&AreaRequest::new(2).zeroed().mapped_for(access));
             assert!(try_write(address(page)) == is_writable, "{access:?}");
+            assert!(is_entry_for(page, access), "{access:?}");
             vfree(page);
         }
     }
     // The same frames once more, as a run and one by one.
     let area = vmalloc(&AreaRequest::new(1));
     let frame = engine().space().frame_behind(area).expect("it is mapped");
-    for access in [PageAccess::READ, PageAccess::DEVICE] {
+    for access in [
+        PageAccess::READ,
+        PageAccess::TEXT,
+        PageAccess::DATA.write_combining(),
+        PageAccess::DEVICE,
+    ] {
         let run = Run::new(frame, 1).expect("a frame");
         let mapped = with(|cpu| {
             [
-                cpu.ranges().ioremap(run, access, Context::ANY),
-                cpu.ranges().vmap(&[frame], access, Context::ANY),
+                cpu.ioremap(run, access, Context::ANY),
+                cpu.vmap(&[frame], access, Context::ANY),
             ]
         });
         for at in mapped {
             let at = at.expect("there is room");
             assert!(try_write(address(at)) == access.is_writable(), "{access:?}");
+            assert!(is_entry_for(at, access), "{access:?}");
             with(|cpu| cpu.unmap_ram(at, 1)).expect("it is mapped");
         }
     }

@@ -88,9 +88,12 @@ pub struct FwkPlatform {
 pub const FWK_READ_ONLY: u32 = 64;
 /// What is in the pages may be executed.
 pub const FWK_EXECUTABLE: u32 = 128;
-/// Caches keep nothing of the pages, but stores may be collected before they go out: the memory of a display.
+/// Caches keep nothing of the pages, but stores may be collected before they go out: the memory of a display. For
+/// `fwk_map_ram` and `fwk_map_run` alone. A caller that asks for it
+/// for memory has written back what caches have of it, and reaches it elsewhere no longer.
 pub const FWK_WRITE_COMBINING: u32 = 256;
-/// Caches keep nothing of the pages: registers of a device. With it `FWK_WRITE_COMBINING` means nothing.
+/// Caches keep nothing of the pages: registers of a device. With it `FWK_WRITE_COMBINING` means nothing; for the rest it is as
+/// that.
 pub const FWK_UNCACHED: u32 = 512;
 
 const fn flags_of_access(access: PageAccess) -> u32 {
@@ -170,10 +173,11 @@ pub unsafe extern "C" fn fwk_take_table(tables: *mut FwkTables, frame: *mut u64)
 ///
 /// Cost: that of `fwk_free` of one frame.
 ///
-/// Errors: `FW_EINVAL` if `tables` is NULL. Nothing has changed then.
+/// Errors: `FW_EINVAL` if `tables` is NULL, or if the frame is free or none of the memory's. Nothing has changed then.
+/// `fwk_last_error` stays as it was.
 ///
 /// # Safety
-/// `tables` is what the calling `map` was handed, and it has not returned. The frame was taken, and has not been given back.
+/// `tables` is what the calling `map` was handed, and it has not returned. Nothing uses the frame.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fwk_give_table(tables: *mut FwkTables, frame: u64) -> c_int {
     if tables.is_null() {
@@ -181,8 +185,10 @@ pub unsafe extern "C" fn fwk_give_table(tables: *mut FwkTables, frame: u64) -> c
     }
     // SAFETY: promised by the caller.
     let source = unsafe { &mut *(*tables).0 };
-    source.give_back(Frame(frame));
-    FW_OK
+    match source.try_give_back(Frame(frame)) {
+        true => FW_OK,
+        false => FW_EINVAL,
+    }
 }
 
 // SAFETY: numbers, addresses and callbacks without padding (the assertion below), of which the first is the length. The caller

@@ -6,10 +6,10 @@ use super::head::either;
 use super::platform::{access_of, pointer};
 use super::{FwkMemory, address, coded, head, pointed};
 use core::ffi::{c_int, c_void};
-use framewright::vrange::{AreaInfo, AreaKind, AreaState, RangeError};
-use framewright::{Addr, Frame, Page, Run};
+use framewright::vrange::{AreaInfo, AreaKind, AreaState};
+use framewright::{Addr, Page};
 use framewright_capi_core::arguments::{
-    FW_PAGE_BYTES, WrongArgument, area_of, context_of, page_at,
+    FW_PAGE_BYTES, WrongArgument, area_of, context_of, page_at, run_of,
 };
 use framewright_capi_core::pointers;
 
@@ -22,8 +22,8 @@ fn at(page: Page) -> *mut c_void {
 /// Allocates an area of whole pages with at least `bytes` bytes, at a multiple of `align_bytes`, a power of two, and a page
 /// behind it that is never mapped. The frames are anywhere, so no contiguous memory is needed. `flags` are of `FW_ZERO`,
 /// `FW_GUARD_BEFORE` and `FW_HUGE` for the area, and of `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS` for the caller; without `FW_ZERO` the
-/// contents are undefined. They are also of `FWK_READ_ONLY`, `FWK_EXECUTABLE`, `FWK_WRITE_COMBINING`, `FWK_UNCACHED`, with which
-/// `map` is called; without them the area is to read and write.
+/// contents are undefined. They are also of `FWK_READ_ONLY` and `FWK_EXECUTABLE`, with which `map` is called; without them the area
+/// is to read and write. `FWK_WRITE_COMBINING` and `FWK_UNCACHED` are refused: its frames lie in the direct map too.
 ///
 /// Cost: one `map` for each run of frames; with `FWK_KEEPS_MAPPED` nanoseconds for an area as long as one freed lately. Before
 /// it fails it stops all CPUs and has all freed areas flushed; not with `FW_NOWAIT`.
@@ -122,7 +122,8 @@ pub unsafe extern "C" fn fwk_free_deferred(
 
 /// Maps `count` frames of the caller's, in that order, at addresses that follow one another. Frames may come twice, and may
 /// be of the reserve, or of no memory at all if `map` can map them. `flags` are of `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS`, and
-/// of `FWK_READ_ONLY`, `FWK_EXECUTABLE`, `FWK_WRITE_COMBINING`, `FWK_UNCACHED`, with which `map` is called.
+/// of `FWK_READ_ONLY`, `FWK_EXECUTABLE`, `FWK_WRITE_COMBINING`, `FWK_UNCACHED`, with which `map` is called. Before a caller maps
+/// memory with one of the last two, it writes back what caches have of it, and it reaches it elsewhere no longer.
 ///
 /// The library does not know whose frames they are: the caller frees them only after `fwk_unmap_ram`.
 ///
@@ -149,7 +150,7 @@ pub unsafe extern "C" fn fwk_map_ram(
         let area = either!(KernelSeats, inside.seats, seats => {
             match access.is_data() {
                 true => seats.map_ram(frames, context),
-                false => seats.ranges().vmap(frames, access, context),
+                false => seats.vmap(frames, access, context),
             }
         })?;
         Ok(at(area))
@@ -173,9 +174,9 @@ pub extern "C" fn fwk_map_run(
     pointed(memory, cpu, |inside| {
         let (access, flags) = access_of(flags);
         let context = context_of(flags)?;
-        let run = Run::new(Frame(first), count).ok_or(RangeError::Empty)?;
+        let run = run_of(first, count)?;
         let area = either!(KernelSeats, inside.seats, seats => {
-            seats.ranges().ioremap(run, access, context)
+            seats.ioremap(run, access, context)
         })?;
         Ok(at(area))
     })

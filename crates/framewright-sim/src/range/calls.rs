@@ -43,7 +43,7 @@ pub(super) fn alloc<P: RangePlatform, F: FrameSource>(
     pool_frames: u32,
     request: &RangeRequest,
 ) -> Result<Page, RangeError> {
-    let access = access_of(request.id);
+    let access = access_of(request.kind, request.id);
     let area = AreaRequest {
         pages: request.pages,
         align_bytes: request.align_bytes,
@@ -102,12 +102,14 @@ pub(super) fn own_frame(pool_frames: u32, id: u64, nth: u64) -> Frame {
     Frame(u64::from(pool_frames) + (id * 7 + place) % u64::from(OWN_FRAMES))
 }
 
-/// The access that an area is mapped for: of a quarter of them another one than the default.
-pub(super) const fn access_of(id: u64) -> PageAccess {
+/// The access that an area is mapped for: of a quarter of them another one than the default. Only what maps the caller's frames
+/// goes past caches.
+pub(super) const fn access_of(kind: AreaKind, id: u64) -> PageAccess {
     match id % 16 {
         1 | 7 => PageAccess::READ,
         6 => PageAccess::TEXT,
-        11 => PageAccess::DEVICE,
+        11 if matches!(kind, AreaKind::Ram) => PageAccess::DEVICE,
+        11 => PageAccess::ALL,
         _ => PageAccess::DATA,
     }
 }
@@ -187,7 +189,7 @@ impl ModelArea {
             ));
         }
         let access = paging.access_of(page);
-        if self.kind != AreaKind::Plain && access != Some(access_of(self.id)) {
+        if self.kind != AreaKind::Plain && access != Some(access_of(self.kind, self.id)) {
             return Err(format!(
                 "V14: page {page} of {self:?} is mapped for {access:?}"
             ));

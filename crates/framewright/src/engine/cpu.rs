@@ -1,15 +1,14 @@
 //! A CPU's seats in all parts of an engine, as one value.
 
 use super::Engine;
-use super::parts::{Parts, RangeParts, SharedParts};
+use super::parts::{Parts, SharedParts};
 use super::relief::ZoneRelief;
 use crate::frame::{AllocError, FreeError, Seat, Seats, Zone};
 use crate::kv::KvLayout;
-use crate::platform::{FramePlatform, RangePlatform, Relief, ReservePlatform};
+use crate::platform::{FramePlatform, Relief, ReservePlatform};
 use crate::reclaim::{BlockRequest, Clients, CpuRequests, Shrink};
 use crate::reserve::{Guest, Key, PutRefused};
-use crate::units::{Context, CpuId, Frame, Mobility, Order, Page, Run, SetupError};
-use crate::vrange::{AreaRequest, RangeError, RangeFreeError, RangeSeat};
+use crate::units::{Context, CpuId, Frame, Mobility, Order, Run, SetupError};
 use core::fmt;
 
 /// A CPU's place in an engine: its seats in all parts. Only one thread at a time has it, and two
@@ -393,94 +392,6 @@ impl<'e, 'm, P: FramePlatform + Clone, W: Parts<P>, const ZONES: usize> Cpu<'e, 
     /// The seat for guests in the reserve, for all that a guest can do.
     pub const fn guest(&mut self) -> Option<&mut Guest<'e, 'm, P>> {
         self.guest.as_mut()
-    }
-}
-
-impl<'e, 'm, P: RangePlatform + Clone, W: RangeParts<P>, const ZONES: usize>
-    Cpu<'e, 'm, P, W, ZONES>
-{
-    /// The seat in the address space, for all that a seat can do.
-    pub fn ranges(&mut self) -> &mut RangeSeat<'e, 'm, P, Seats<'e, 'm, P, ZONES>> {
-        W::ranges(&mut self.seat)
-    }
-
-    /// Allocates an area of mapped frames, as [`RangeSeat::vmalloc`]. If too few frames are
-    /// free, for its pages or for page tables, it asks its clients, at most once for each.
-    ///
-    /// # Errors
-    /// As that.
-    #[inline]
-    pub fn vmalloc(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
-        match self.ranges().vmalloc(request) {
-            Err(error) if error.is_for_memory() => {
-                let (pages, context) = (request.pages, request.context);
-                self.again(pages, context, error, move |seat| seat.vmalloc(request))
-            }
-            made => made,
-        }
-    }
-
-    /// Frees an area, as [`RangeSeat::vfree`]. Returns its length in pages.
-    ///
-    /// # Errors
-    /// As that.
-    #[inline]
-    pub fn vfree(&mut self, page: Page) -> Result<u64, RangeFreeError> {
-        self.ranges().vfree(page)
-    }
-
-    /// Frees the areas whose free any CPU has deferred, as [`RangeSeat::free_deferred`]. Returns how many there were. To defer
-    /// one takes no `Cpu`: the engine's [`space`](Engine::space) does ([`vfree_atomic`](crate::vrange::Space::vfree_atomic)).
-    #[inline]
-    pub fn free_deferred(&mut self) -> u64 {
-        self.ranges().free_deferred()
-    }
-
-    /// Maps frames of the caller's, as [`RangeSeat::map_ram`].
-    ///
-    /// # Errors
-    /// As that.
-    #[inline(always)]
-    pub fn map_ram(&mut self, frames: &[Frame], context: Context) -> Result<Page, RangeError> {
-        match self.ranges().map_ram(frames, context) {
-            Err(error) if error.is_for_memory() => {
-                self.again(0, context, error, move |seat| seat.map_ram(frames, context))
-            }
-            mapped => mapped,
-        }
-    }
-
-    /// Makes a request for `pages` frames again, if it lacked memory: has clients give that, and once more if page tables lack it.
-    #[cold]
-    #[inline(never)]
-    fn again(
-        &mut self,
-        pages: u64,
-        context: Context,
-        mut error: RangeError,
-        request: impl Fn(&mut RangeSeat<'e, 'm, P, Seats<'e, 'm, P, ZONES>>) -> Result<Page, RangeError>,
-    ) -> Result<Page, RangeError> {
-        for _ in 0..2 {
-            // For tables one for each level at either end; some may go to caches.
-            let tables = u64::from(matches!(error, RangeError::Map(_))) * (8 + pages / 256);
-            if !error.is_for_memory() || self.reclaim(pages + tables, context) == 0 {
-                break;
-            }
-            match request(self.ranges()) {
-                Err(again) => error = again,
-                served => return served,
-            }
-        }
-        Err(error)
-    }
-
-    /// Unmaps them, as [`RangeSeat::unmap_ram`]. Returns how many pages.
-    ///
-    /// # Errors
-    /// As that.
-    #[inline(always)]
-    pub fn unmap_ram(&mut self, page: Page, pages: u64) -> Result<u64, RangeFreeError> {
-        self.ranges().unmap_ram(page, pages)
     }
 }
 

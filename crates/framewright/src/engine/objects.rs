@@ -1,11 +1,187 @@
-//! Objects through an engine; and per-CPU objects, which take their frames from the CPU that asks for them.
+//! Areas, mappings and objects through an engine; and per-CPU objects, which take their frames from the CPU that asks for
+//! them. Where a page or a page table lacks a frame, the CPU's clients are asked.
 
+use super::parts::RangeParts;
 use super::{Cpu, Engine};
 use crate::frame::Seats;
 use crate::kv::{KvError, KvFreeError, KvLayout, KvRequest, KvSeat};
-use crate::platform::{ObjectPlatform, Relief};
+use crate::platform::{ObjectPlatform, RangePlatform, Relief};
 use crate::stats::PerCpuStats;
-use crate::units::{Addr, Context, CpuId, SetupError};
+use crate::units::{Addr, Context, CpuId, Frame, Page, PageAccess, Run, SetupError};
+use crate::vrange::{AreaRequest, RangeError, RangeFreeError, RangeSeat};
+
+/// The most page tables at one end of a mapping, one for each level: some may go to caches.
+const TABLE_LEVELS: u64 = 4;
+
+/// More page tables than lie between its ends.
+const fn tables_over(pages: u64) -> u64 {
+    pages / 256
+}
+
+/// What a request may lack.
+#[derive(Clone, Copy)]
+struct RangeNeed {
+    /// Frames of its own.
+    frames: u64,
+    /// The pages that it maps, which need page tables.
+    pages: u64,
+    context: Context,
+}
+
+impl RangeNeed {
+    const fn of_area(request: &AreaRequest) -> Self {
+        Self {
+            frames: request.pages,
+            pages: request.pages,
+            context: request.context,
+        }
+    }
+
+    /// Of a mapping of the caller's frames.
+    const fn of_mapping(pages: u64, context: Context) -> Self {
+        Self {
+            frames: 0,
+            pages,
+            context,
+        }
+    }
+}
+
+impl<'e, 'm, P: RangePlatform + Clone, W: RangeParts<P>, const ZONES: usize>
+    Cpu<'e, 'm, P, W, ZONES>
+{
+    /// The seat in the address space, for all that a seat can do.
+    pub fn ranges(&mut self) -> &mut RangeSeat<'e, 'm, P, Seats<'e, 'm, P, ZONES>> {
+        W::ranges(&mut self.seat)
+    }
+
+    /// Allocates an area of mapped frames, as [`RangeSeat::vmalloc`]. If too few frames are
+    /// free, for its pages or for page tables, it asks its clients, at most once for each.
+    ///
+    /// # Errors
+    /// As that.
+    #[inline]
+    pub fn vmalloc(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
+        match self.ranges().vmalloc(request) {
+            Err(error) if error.is_for_memory() => {
+                let need = RangeNeed::of_area(request);
+                self.again(need, error, move |seat| seat.vmalloc(request))
+            }
+            made => made,
+        }
+    }
+
+    /// Frees an area, as [`RangeSeat::vfree`]. Returns its length in pages.
+    ///
+    /// # Errors
+    /// As that.
+    #[inline]
+    pub fn vfree(&mut self, page: Page) -> Result<u64, RangeFreeError> {
+        self.ranges().vfree(page)
+    }
+
+    /// Frees the areas whose free any CPU has deferred, as [`RangeSeat::free_deferred`]. Returns how many there were. To defer
+    /// one takes no `Cpu`: the engine's [`space`](Engine::space) does ([`vfree_atomic`](crate::vrange::Space::vfree_atomic)).
+    #[inline]
+    pub fn free_deferred(&mut self) -> u64 {
+        self.ranges().free_deferred()
+    }
+
+    /// Maps frames of the caller's, as [`RangeSeat::map_ram`]. If too few frames are free for page tables, it asks its clients
+    /// once.
+    ///
+    /// # Errors
+    /// As that.
+    #[inline(always)]
+    pub fn map_ram(&mut self, frames: &[Frame], context: Context) -> Result<Page, RangeError> {
+        match self.ranges().map_ram(frames, context) {
+            Err(error) if error.is_for_memory() => {
+                let need = RangeNeed::of_mapping(frames.len() as u64, context);
+                self.again(need, error, move |seat| seat.map_ram(frames, context))
+            }
+            mapped => mapped,
+        }
+    }
+
+    /// Maps frames of the caller's for an access, as [`RangeSeat::vmap`]. If too few frames are free for
+    /// page tables, it asks its clients once.
+    ///
+    /// # Errors
+    /// As that.
+    pub fn vmap(
+        &mut self,
+        frames: &[Frame],
+        access: PageAccess,
+        context: Context,
+    ) -> Result<Page, RangeError> {
+        match self.ranges().vmap(frames, access, context) {
+            Err(error) if error.is_for_memory() => {
+                let need = RangeNeed::of_mapping(frames.len() as u64, context);
+                self.again(need, error, move |seat| seat.vmap(frames, access, context))
+            }
+            mapped => mapped,
+        }
+    }
+
+    /// Maps frames that follow one another for an access, a device's too, as [`RangeSeat::ioremap`]. If too few frames
+    /// are free for page tables, it asks its clients once.
+    ///
+    /// # Errors
+    /// As that.
+    pub fn ioremap(
+        &mut self,
+        frames: Run,
+        access: PageAccess,
+        context: Context,
+    ) -> Result<Page, RangeError> {
+        match self.ranges().ioremap(frames, access, context) {
+            Err(error) if error.is_for_memory() => {
+                let need = RangeNeed::of_mapping(frames.frames(), context);
+                self.again(need, error, move |seat| {
+                    seat.ioremap(frames, access, context)
+                })
+            }
+            mapped => mapped,
+        }
+    }
+
+    /// Unmaps what one of these three mapped, as [`RangeSeat::unmap_ram`]. Returns how many pages.
+    ///
+    /// # Errors
+    /// As that.
+    #[inline(always)]
+    pub fn unmap_ram(&mut self, page: Page, pages: u64) -> Result<u64, RangeFreeError> {
+        self.ranges().unmap_ram(page, pages)
+    }
+
+    /// Makes a request again that lacked memory: has clients give that. Once more if it lacks the other kind then: page tables, or
+    /// frames of its own.
+    #[cold]
+    #[inline(never)]
+    fn again(
+        &mut self,
+        need: RangeNeed,
+        mut error: RangeError,
+        request: impl Fn(&mut RangeSeat<'e, 'm, P, Seats<'e, 'm, P, ZONES>>) -> Result<Page, RangeError>,
+    ) -> Result<Page, RangeError> {
+        let mut asked = None;
+        while error.is_for_memory() {
+            let is_for_tables = error.is_for_tables();
+            if asked.replace(is_for_tables) == Some(is_for_tables) {
+                break;
+            }
+            let tables = u64::from(is_for_tables) * (2 * TABLE_LEVELS + tables_over(need.pages));
+            if self.reclaim(need.frames + tables, need.context) == 0 {
+                break;
+            }
+            match request(self.ranges()) {
+                Err(again) => error = again,
+                served => return served,
+            }
+        }
+        Err(error)
+    }
+}
 
 impl<'e, 'm, P: ObjectPlatform + Clone, const ZONES: usize> Cpu<'e, 'm, P, KvLayout, ZONES> {
     /// The seat in the object allocator, for all that a seat can do.
@@ -88,7 +264,7 @@ impl<P: ObjectPlatform + Clone, const ZONES: usize> Cpu<'_, '_, P, KvLayout, ZON
     ///
     /// An object of at most 2048 bytes shares a page with others, so mostly this takes no frame; a longer one has whole
     /// pages. For a page it takes a frame for each CPU. If too few are free and the context may block, what all CPUs keep
-    /// of areas and objects goes back, and then it asks its clients once. Time: O(bytes of all copies), and O(pages of a
+    /// of areas and objects goes back, and then it asks its clients: at most once for these frames, and once for page tables. Time: O(bytes of all copies), and O(pages of a
     /// unit) for a longer one. It waits for a lock that each CPU holds for a bounded number of steps.
     ///
     /// # Errors
@@ -109,7 +285,19 @@ impl<P: ObjectPlatform + Clone, const ZONES: usize> Cpu<'_, '_, P, KvLayout, ZON
             self.seat.drain();
             result = units.alloc(bytes, align_bytes, context, self.frames());
         }
-        if result.is_err_and(lacks_frames) && self.reclaim(units.frames_for(bytes), context) > 0 {
+        let mut asked = None;
+        while let Err(error) = result
+            && lacks_frames(error)
+        {
+            let is_for_tables = matches!(error, KvError::Ranges(_));
+            if asked.replace(is_for_tables) == Some(is_for_tables) {
+                break;
+            }
+            let tables = TABLE_LEVELS + tables_over(bytes.div_ceil(Page::BYTES));
+            let tables = u64::from(is_for_tables) * u64::from(units.cpus()) * tables;
+            if self.reclaim(units.frames_for(bytes) + tables, context) == 0 {
+                break;
+            }
             result = units.alloc(bytes, align_bytes, context, self.frames());
         }
         if matches!(result, Err(KvError::Frames(_) | KvError::Ranges(_))) {

@@ -162,6 +162,11 @@ impl PageAccess {
         self.0 & EXECUTABLE != 0
     }
 
+    /// Whether caches keep the page as they keep all memory.
+    pub(crate) const fn is_cached(self) -> bool {
+        self.0 & (WRITE_COMBINING | UNCACHED) == 0
+    }
+
     /// Whether caches keep nothing of the page, nor collect stores.
     #[inline(always)]
     #[must_use]

@@ -2,7 +2,7 @@
 
 use crate::frame::AllocError;
 use crate::platform::MapError;
-use crate::units::Page;
+use crate::units::{Page, PageAccess};
 use core::fmt;
 
 /// Why no area was allocated or mapped. Nothing has changed.
@@ -20,6 +20,9 @@ pub enum RangeError {
         /// The alignment asked for, in bytes.
         bytes: u64,
     },
+    /// An area with frames of the space's own can only be cached as all memory is: a direct map has its frames, too, and their
+    /// contents are in caches.
+    Caching(PageAccess),
     /// No gap of that length and alignment: not even with everything purged. A request that must not wait is told so only
     /// where it knows that.
     NoSpace {
@@ -50,7 +53,12 @@ pub enum RangeError {
 impl RangeError {
     /// Whether memory would have helped: frames for the area, or for a page table.
     pub(crate) const fn is_for_memory(self) -> bool {
-        matches!(self, Self::Frames(_) | Self::Map(MapError::NoMemory))
+        matches!(self, Self::Frames(_)) || self.is_for_tables()
+    }
+
+    /// Whether a page table lacked a frame.
+    pub(crate) const fn is_for_tables(self) -> bool {
+        matches!(self, Self::Map(MapError::NoMemory))
     }
 }
 
@@ -60,6 +68,10 @@ impl fmt::Display for RangeError {
             Self::Empty => f.write_str("0 pages were asked for"),
             Self::TooLong { pages } => write!(f, "{pages} pages are more than the window has"),
             Self::Align { bytes } => write!(f, "alignment {bytes} is not a power of two"),
+            Self::Caching(access) => write!(
+                f,
+                "an area of memory is cached as all memory, so it cannot be {access:?}"
+            ),
             Self::NoSpace { pages, align_bytes } => {
                 write!(f, "no gap of {pages} pages aligned to {align_bytes} bytes")
             }
@@ -169,7 +181,11 @@ mod tests {
 
     #[test]
     fn a_refused_request_says_what_was_asked_for() {
-        let texts: [(RangeError, &str); 9] = [
+        let texts: [(RangeError, &str); 10] = [
+            (
+                RangeError::Caching(PageAccess::DEVICE),
+                "an area of memory is cached as all memory, so it cannot be PageAccess(rw, uncached)",
+            ),
             (RangeError::WouldWait, "no gap was there at once, and "),
             (RangeError::Poisoned, "the space is poisoned: "),
             (

@@ -1,11 +1,12 @@
 //! A platform with page tables takes their frames from the seat that maps, and maps for the access that was asked for.
 
 use super::*;
-use crate::frame::Seat;
+use crate::frame::{AllocError, FrameSource, Seat, tables_of};
+use crate::kv::{KvError, KvFreeError, KvRequest};
 use crate::platform::TableSource;
 use crate::reclaim::{Ask, Shrink, Shrunk};
 use crate::units::PageAccess;
-use crate::vrange::RangeError;
+use crate::vrange::{RangeError, RangeFreeError};
 use std::cell::Cell;
 
 /// The pages of one page table.
@@ -74,7 +75,11 @@ impl ObjectPlatform for TabledBoard {
         Addr(1 << 40)
     }
 
-    fn zero_bytes(&self, _at: Addr, _bytes: u64) {}
+    fn zero_bytes(&self, at: Addr, _bytes: u64) {
+        let access = self.access.borrow();
+        let is_read_only = |access: &PageAccess| !access.is_writable();
+        assert!(!access.get(&at.page().0).is_some_and(is_read_only));
+    }
 
     fn copy_bytes(&self, _from: Addr, _to: Addr, _bytes: u64) {}
 }
@@ -197,17 +202,224 @@ fn v14_each_request_is_mapped_for_its_access() {
         }
         // A device's frames, which no zone has.
         let device = run(1 << 35, 300);
-        let at = cpu
-            .ranges()
-            .ioremap(device, PageAccess::DEVICE, Context::ANY);
+        let at = cpu.ioremap(device, PageAccess::DEVICE, Context::ANY);
         let at = at.unwrap();
         assert_eq!(access(Page(at.0 + 299)), PageAccess::DEVICE);
         let behind = board.board.0.mapped.borrow()[&(at.0 + 299)];
         assert_eq!(behind, Frame((1 << 35) + 299));
         cpu.unmap_ram(at, 300).unwrap();
-        let nothing = cpu.ranges().vmap(&[], PageAccess::READ, Context::ANY);
+        let nothing = cpu.vmap(&[], PageAccess::READ, Context::ANY);
         assert_eq!(nothing, Err(RangeError::Empty));
         cpu.drain();
         engine.verify().unwrap();
     }
+}
+
+/// A holder of frames, which gives as many as it is asked for, but at most `most` at each ask.
+struct TableHolder {
+    frames: RefCell<Vec<Frame>>,
+    asks: RefCell<Vec<u64>>,
+    most: u64,
+}
+
+impl Shrink<Seat<'_, '_, TabledBoard>> for TableHolder {
+    fn holding(&self) -> u64 {
+        self.frames.borrow().len() as u64
+    }
+
+    fn shrink(&self, frames: &mut Seat<'_, '_, TabledBoard>, ask: &Ask) -> Shrunk {
+        self.asks.borrow_mut().push(ask.wanted);
+        let mut freed = 0;
+        while freed < ask.wanted.min(self.most)
+            && let Some(frame) = self.frames.borrow_mut().pop()
+        {
+            frames.free(frame, Order::ZERO).unwrap();
+            freed += 1;
+        }
+        Shrunk {
+            scanned: freed.max(1),
+            freed,
+        }
+    }
+}
+
+/// Runs `test` with an engine of which a client has all frames, and which gives at most so many at each ask.
+fn with_all_held(
+    layout: &EngineLayout<KvLayout>,
+    most: u64,
+    test: impl FnOnce(&mut crate::engine::Cpu<'_, '_, TabledBoard>, &TableHolder, &TabledBoard),
+) {
+    let board = TabledBoard::default();
+    let mut memory = vec![0; layout.words_needed().unwrap()];
+    let engine = Engine::new(layout, &mut memory, board.clone()).unwrap();
+    engine.add(run(0, FRAMES)).unwrap();
+    let mut cpu = engine.cpu(CpuId(0)).unwrap();
+    let mut held = Vec::new();
+    while let Ok(frame) = cpu.alloc(Order::ZERO, Mobility::Movable, Context::ANY) {
+        held.push(frame);
+    }
+    drop(cpu);
+    let client = TableHolder {
+        frames: RefCell::new(held),
+        asks: RefCell::default(),
+        most,
+    };
+    let clients: [&dyn Shrink<_>; 1] = [&client];
+    let mut cpu = engine.cpu(CpuId(0)).unwrap().with_shrinkers(&clients);
+    test(&mut cpu, &client, &board);
+    engine.verify().unwrap();
+}
+
+#[test]
+fn each_kind_of_mapping_asks_clients_for_frames_of_tables() {
+    let layout = layout(RangeConfig::default());
+    for kind in 0..3 {
+        for pages in [1, 2000] {
+            with_all_held(&layout, u64::MAX, |cpu, client, board| {
+                let frames: Vec<_> = (0..pages).map(|nth| Frame(nth * 2)).collect();
+                let at = match kind {
+                    0 => cpu.map_ram(&frames, Context::ANY),
+                    1 => cpu.vmap(&frames, PageAccess::READ, Context::ANY),
+                    _ => cpu.ioremap(run(1 << 30, pages), PageAccess::DEVICE, Context::ANY),
+                };
+                // One ask, of as many as the pages need.
+                assert_eq!(*client.asks.borrow(), [8 + pages / 256]);
+                if pages == 1 {
+                    assert_eq!(board.tables(), 1);
+                    cpu.unmap_ram(at.unwrap(), pages).unwrap();
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn objects_of_all_cpus_ask_clients_for_frames_of_tables() {
+    let layout = EngineLayout::new(Frame(0), FRAMES)
+        .with_cpus(4)
+        .with_window(Page(1 << 20), 8192)
+        .with_objects()
+        .with_percpu(4, 256);
+    with_all_held(&layout, u64::MAX, |cpu, client, board| {
+        let object = cpu.alloc_percpu(64, 8, Context::ANY).unwrap();
+        // A frame for each CPU at first; then these were there, and tables were not.
+        assert_eq!(*client.asks.borrow(), [4, 4 + 4 * 4]);
+        assert_eq!(board.tables(), 4);
+        cpu.free_percpu(object).unwrap();
+    });
+}
+
+#[test]
+fn a_request_asks_clients_once_for_each_kind_of_frames() {
+    let layout = layout(RangeConfig::default());
+    with_all_held(&layout, 1, |cpu, client, _| {
+        let refused = cpu.vmalloc(&AreaRequest::new(100));
+        assert!(matches!(refused, Err(RangeError::Frames(_))), "{refused:?}");
+        // Each round of one ask wants less by what came.
+        let asks = client.asks.borrow();
+        assert_eq!(asks[0], 100);
+        assert!(asks.is_sorted_by(|first, next| first > next), "{asks:?}");
+    });
+}
+
+#[test]
+fn an_area_of_memory_is_cached() {
+    for ranges in [RangeConfig::default(), RangeConfig::default().kept()] {
+        let layout = layout(ranges);
+        let board = TabledBoard::default();
+        let mut memory = vec![0; layout.words_needed().unwrap()];
+        let engine = Engine::new(&layout, &mut memory, board.clone()).unwrap();
+        engine.add(run(0, FRAMES)).unwrap();
+        let mut cpu = engine.cpu(CpuId(0)).unwrap();
+        for access in [PageAccess::DEVICE, PageAccess::READ.write_combining()] {
+            let refused = cpu.vmalloc(&AreaRequest::new(2).mapped_for(access));
+            assert_eq!(refused, Err(RangeError::Caching(access)));
+            let at = cpu.vmap(&[Frame(7)], access, Context::ANY).unwrap();
+            assert_eq!(board.access.borrow()[&at.0], access);
+            cpu.unmap_ram(at, 1).unwrap();
+        }
+        engine.verify().unwrap();
+    }
+}
+
+#[test]
+fn an_area_of_another_access_is_no_object_that_changes_its_length() {
+    for ranges in [RangeConfig::default(), RangeConfig::default().kept()] {
+        let layout = layout(ranges);
+        let board = TabledBoard::default();
+        let mut memory = vec![0; layout.words_needed().unwrap()];
+        let engine = Engine::new(&layout, &mut memory, board.clone()).unwrap();
+        engine.add(run(0, FRAMES)).unwrap();
+        let mut cpu = engine.cpu(CpuId(0)).unwrap();
+        // Areas that were freed serve later requests, each for its own access.
+        for access in [PageAccess::READ, PageAccess::DATA, PageAccess::ALL].repeat(300) {
+            let request = AreaRequest::new(2).zeroed().mapped_for(access);
+            let page = cpu.vmalloc(&request).unwrap();
+            let addr = Addr(page.0 * Page::BYTES);
+            for bytes in [5000, 50_000] {
+                let request = KvRequest::new(bytes).zeroed();
+                let changed = cpu.objects().kvrealloc(addr, &request);
+                if access == PageAccess::DATA {
+                    assert!(changed.is_ok());
+                    cpu.kvfree(changed.unwrap()).unwrap();
+                    break;
+                }
+                let error = KvFreeError::Ranges(RangeFreeError::WrongKind(page));
+                assert_eq!(changed, Err(KvError::Free(error)));
+                assert_eq!(cpu.objects().kvsize(addr), Ok(2 * Page::BYTES));
+            }
+            if access != PageAccess::DATA {
+                assert_eq!(cpu.vfree(page), Ok(2));
+            }
+        }
+        engine.verify().unwrap();
+        assert_ne!(engine.space().stats().kept_takes, 0);
+    }
+}
+
+#[test]
+fn a_source_that_gives_more_or_nothing_gives_one_table_or_none() {
+    struct WrongLength(u64, Vec<Run>);
+    impl FrameSource for WrongLength {
+        fn origin(&self) -> u64 {
+            1
+        }
+
+        fn frames_in_all(&self) -> u64 {
+            8
+        }
+
+        fn alloc_run(&mut self, _frames: u64, _context: Context) -> Result<Run, AllocError> {
+            Ok(run(8, self.0))
+        }
+
+        fn free_run(&mut self, frames: Run) {
+            self.1.push(frames);
+        }
+    }
+    for (given, table, back) in [
+        (4, Some(Frame(8)), vec![run(9, 3)]),
+        (1, Some(Frame(8)), vec![]),
+        (0, None, vec![]),
+    ] {
+        let mut source = WrongLength(given, Vec::new());
+        let taken = tables_of(&mut source, Context::ANY).take_table();
+        assert_eq!((taken, source.1), (table, back));
+    }
+}
+
+#[test]
+fn a_frame_that_is_no_table_is_refused() {
+    let layout = layout(RangeConfig::default());
+    let mut memory = vec![0; layout.words_needed().unwrap()];
+    let engine = Engine::new(&layout, &mut memory, TabledBoard::default()).unwrap();
+    engine.add(run(0, FRAMES)).unwrap();
+    let mut cpu = engine.cpu(CpuId(0)).unwrap();
+    let mut tables = tables_of(cpu.frames(), Context::ANY);
+    let frame = tables.take_table().unwrap();
+    assert!(!tables.try_give_back(Frame(FRAMES)));
+    assert!(tables.try_give_back(frame));
+    assert!(!tables.try_give_back(frame));
+    drop(tables);
+    assert_eq!(engine.frame_stats().nr_free_pages, FRAMES);
 }

@@ -13,13 +13,14 @@
 
 use super::super::lengths::{bytes_of, order_of};
 use super::super::table::KvEntry;
-use super::super::{KvError, KvSeat};
+use super::super::{KvError, KvFreeError, KvSeat};
 use super::KvRequest;
 use super::obtain::MemoryNeed;
 use crate::frame::FrameSource;
 use crate::platform::parts::{copy_object, zero_object};
 use crate::platform::{ObjectPlatform, OrElse, Relief};
 use crate::units::{Addr, Context, Page};
+use crate::vrange::RangeFreeError;
 
 /// An object moves to something smaller if it has this many times the memory it needs: below that the
 /// copy costs more than it gains.
@@ -41,7 +42,8 @@ where
     /// their contents.
     ///
     /// # Errors
-    /// As [`kvmalloc`](Self::kvmalloc), and what is wrong with the address. The object is unchanged then.
+    /// As [`kvmalloc`](Self::kvmalloc), and what is wrong with the address. The object is unchanged then. An area that
+    /// is mapped for another access than the default is no object: [`RangeFreeError::WrongKind`].
     /// Mapped pages move only for a caller that may wait, because freeing them may wait. A length that
     /// the object can have already, at an alignment that it has, is never refused for want of anything.
     ///
@@ -59,9 +61,14 @@ where
             (Err(_), Err(error)) => return Err(error),
             (Err(error), Ok(_)) => return Err(KvError::Free(error)),
         };
+        let is_mapped = self.kv.place(addr).is_none();
+        if is_mapped && self.ranges.space().has_access(addr.page()) {
+            let error = RangeFreeError::WrongKind(addr.page());
+            return Err(KvError::Free(KvFreeError::Ranges(error)));
+        }
         let fits = request.bytes <= had && addr.0 & (request.align_bytes - 1) == 0;
         // A free of mapped pages may wait.
-        let may_move = request.context.may_block || self.kv.place(addr).is_some();
+        let may_move = request.context.may_block || !is_mapped;
         if !fits && need.is_ok() && !may_move {
             return Err(KvError::MustNotFree(addr));
         }

@@ -10,8 +10,9 @@
 //! ```
 //!
 //! A *run* is consecutive frames behind consecutive pages, as long as they were found: one call maps them, and one
-//! gives them back. The page behind its first one is in the area too, because each has a guard page. In a space that keeps
-//! areas mapped, *a* of an area's first run says that its pages are mapped for another access than the default (V14).
+//! gives them back. The page behind its first one is in the area too, because each has a guard page. *a* of a live area's
+//! first run says that its pages are mapped for another access than the default (V14). Of a kept area it says so only in a
+//! space that keeps areas mapped.
 //!
 //! A lazy header whose next area is its own says that the area is in no list, and unmapped.
 //!
@@ -298,6 +299,14 @@ impl<'m> AreaTable<'m> {
         Run::new(start, pages.min(most))
     }
 
+    /// The run behind all `pages` pages of the area at `at`, if it is one, and [recorded](Self::note_access) for the default
+    /// access.
+    #[inline(always)]
+    pub(in super::super) fn only_run(self, at: u32, pages: u64) -> Option<Run> {
+        let is_all = self.words(at + 1)[0].load(Relaxed) == pages;
+        is_all.then(|| Run::new(self.frame(at)?, pages))?
+    }
+
     /// Calls `run` with each run behind the first `pages` pages of an area, and with the run's first page, until
     /// `run` fails.
     pub(in super::super) fn for_each_run<E>(
@@ -344,10 +353,13 @@ impl<'m> AreaTable<'m> {
         self.words(first + 1)[0].store(pages, Relaxed);
     }
 
-    /// Records that the area at `at`, whose frames are recorded, is mapped for another access than the default.
-    pub(in super::super) fn set_access(self, at: u32) {
-        let word = &self.words(at + 1)[0];
-        word.store(word.load(Relaxed) | ACCESS, Relaxed);
+    /// Records whether the area at `at`, whose frames are recorded, is mapped for another access than the default.
+    #[inline(always)]
+    pub(in super::super) fn note_access(self, at: u32, is_other: bool) {
+        if self.has_access(at) != is_other {
+            let word = &self.words(at + 1)[0];
+            word.store(word.load(Relaxed) ^ ACCESS, Relaxed);
+        }
     }
 
     /// Whether that was recorded of the `vmalloc` area at `at`.
@@ -470,7 +482,7 @@ mod tests {
         assert_eq!((table.frame(2), table.frame(3)), (None, Some(Frame(7))));
         // The mark of an access is beside the length, and new frames take it away.
         assert!(!table.has_access(4));
-        table.set_access(4);
+        table.note_access(4, true);
         assert!(table.has_access(4) && table.run_at(4, 9) == Some(run(3, 2)));
         table.set_run(4, 4, run(3, 2));
         assert!(!table.has_access(4));

@@ -108,10 +108,10 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
     /// and the request goes on without.
     #[inline(never)]
     fn map_kept(&mut self, at: u32, request: &AreaRequest) -> Option<Page> {
-        let (space, pages) = (self.space, request.pages as u32);
-        let run = space.table.run_at(at, at + pages);
-        let one = run.filter(|run| run.frames() == request.pages && run.frames() <= PART_FRAMES);
-        let Some(run) = one else {
+        let space = self.space;
+        let is_usual = request.access.is_data() & (request.pages <= PART_FRAMES);
+        let run = space.table.only_run(at, request.pages);
+        let Some(run) = run.filter(|_| is_usual) else {
             return self.map_kept_runs(at, request);
         };
         let page = space.page(at);
@@ -141,11 +141,12 @@ impl<'m, P: RangePlatform, F: FrameSource> RangeSeat<'_, 'm, P, F> {
         made.ok()
     }
 
-    /// The same as `map_kept` for an area of several runs, or of a long one.
+    /// The same as `map_kept` for an area of several runs, or of a long one, and for another access than the default, now or before.
     #[inline(never)]
     fn map_kept_runs(&mut self, at: u32, request: &AreaRequest) -> Option<Page> {
         let mut area = UnknownArea::new(at, request);
         area.done = area.pages;
+        self.space.table.note_access(at, !request.access.is_data());
         let made = self.make(area, |seat, area| {
             if request.zero {
                 seat.zero_area(area.at, area.pages);

@@ -93,7 +93,7 @@ impl AreaRequest {
         !self.guard_before & self.access.is_data()
     }
 
-    /// The same, mapped for that access.
+    /// The same, mapped for that access. It must be one through caches: [`RangeError::Caching`](super::RangeError::Caching).
     #[must_use]
     pub const fn mapped_for(mut self, access: PageAccess) -> Self {
         self.access = access;

@@ -45,7 +45,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     /// the area, or of its frames.
     ///
     /// # Errors
-    /// The window can never serve the request, or it lacks a gap, frames or mappings. Nothing has
+    /// [`RangeError::Caching`] for an access past caches: [`vmap`](Self::vmap) and [`ioremap`](Self::ioremap) have these. Or
+    /// the window can never serve the request, or it lacks a gap, frames or mappings. Nothing has
     /// changed then; pages that were mapped before the platform refused may be lazy for a while.
     #[inline(always)]
     pub fn vmalloc(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
@@ -64,6 +65,10 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
     fn vmalloc_slow(&mut self, request: &AreaRequest) -> Result<Page, RangeError> {
         // The fast path may have entered the seat while another CPU claimed it.
         self.exit();
+        // The direct map has these frames too, with lines in caches that are written back at any time.
+        if !request.access.is_cached() {
+            return Err(RangeError::Caching(request.access));
+        }
         // Refuses a request that could not be served however much were freed, before it moves,
         // purges or takes anything.
         if let Err(error) = PageNeed::of(request, self.space.start(), self.space.pages()) {
@@ -193,8 +198,8 @@ impl<P: RangePlatform, F: FrameSource> RangeSeat<'_, '_, P, F> {
             let had_spare = self.give_up(area, request.context, begin);
             return Err((RangeError::Frames(error), had_spare));
         }
-        if !request.access.is_data() && !self.space.config.strict {
-            self.space.table.set_access(area.at);
+        if !request.access.is_data() {
+            self.space.table.note_access(area.at, true);
         }
         self.map_filled(area, request, begin)
     }
@@ -457,6 +462,11 @@ impl<P: RangePlatform> Space<'_, P> {
                 return Ok(u64::from(header.pages()) - AreaKind::Vmalloc.guard_pages());
             }
         }
+    }
+
+    /// Whether the live `vmalloc` area at a page is mapped for another access than the default.
+    pub(crate) fn has_access(&self, area: Page) -> bool {
+        (self.table).has_access(self.offset_unchecked(area) as u32)
     }
 
     /// The frame behind a page of an area made by [`vmalloc`](RangeSeat::vmalloc)
