@@ -130,10 +130,13 @@
 // What is in the pages may be executed.
 #define FWK_EXECUTABLE 128
 
-// Caches keep nothing of the pages, but stores may be collected before they go out: the memory of a display.
+// Caches keep nothing of the pages, but stores may be collected before they go out: the memory of a display. For
+// `fwk_map_ram` and `fwk_map_run` alone. A caller that asks for it
+// for memory has written back what caches have of it, and reaches it elsewhere no longer.
 #define FWK_WRITE_COMBINING 256
 
-// Caches keep nothing of the pages: registers of a device. With it `FWK_WRITE_COMBINING` means nothing.
+// Caches keep nothing of the pages: registers of a device. With it `FWK_WRITE_COMBINING` means nothing; for the rest it is as
+// that.
 #define FWK_UNCACHED 512
 
 // The metadata hold zeroes, so that `fwk_new` need not write those of pages and objects that are never used.
@@ -332,12 +335,12 @@ int fwk_take_table(struct fwk_tables *tables,
 //
 // Cost: that of `fwk_free` of one frame.
 //
-// Errors: `FW_EINVAL` if `tables` is NULL. Nothing has changed then.
+// Errors: `FW_EINVAL` if `tables` is NULL, or if the frame is free or none of the memory's. Nothing has changed then.
+// `fwk_last_error` stays as it was.
 //
 // # Safety
-// `tables` is what the calling `map` was handed, and it has not returned. The frame was taken, and has not been given back.
-int fwk_give_table(struct fwk_tables *tables,
-                   uint64_t frame);
+// `tables` is what the calling `map` was handed, and it has not returned. Nothing uses the frame.
+int fwk_give_table(struct fwk_tables *tables, uint64_t frame);
 
 // The library's version, as "0.2.0". The text is there for ever.
 const char *fwk_version(void);
@@ -518,8 +521,8 @@ int fwk_run_free(struct fwk_memory *memory, uint32_t cpu, uint64_t first, uint64
 // Allocates an area of whole pages with at least `bytes` bytes, at a multiple of `align_bytes`, a power of two, and a page
 // behind it that is never mapped. The frames are anywhere, so no contiguous memory is needed. `flags` are of `FW_ZERO`,
 // `FW_GUARD_BEFORE` and `FW_HUGE` for the area, and of `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS` for the caller; without `FW_ZERO` the
-// contents are undefined. They are also of `FWK_READ_ONLY`, `FWK_EXECUTABLE`, `FWK_WRITE_COMBINING`, `FWK_UNCACHED`, with which
-// `map` is called; without them the area is to read and write.
+// contents are undefined. They are also of `FWK_READ_ONLY` and `FWK_EXECUTABLE`, with which `map` is called; without them the area
+// is to read and write. `FWK_WRITE_COMBINING` and `FWK_UNCACHED` are refused: its frames lie in the direct map too.
 //
 // Cost: one `map` for each run of frames; with `FWK_KEEPS_MAPPED` nanoseconds for an area as long as one freed lately. Before
 // it fails it stops all CPUs and has all freed areas flushed; not with `FW_NOWAIT`.
@@ -578,7 +581,8 @@ int fwk_free_deferred(struct fwk_memory *memory,
 
 // Maps `count` frames of the caller's, in that order, at addresses that follow one another. Frames may come twice, and may
 // be of the reserve, or of no memory at all if `map` can map them. `flags` are of `FW_NOWAIT`, `FW_NOIO`, `FW_NOFS`, and
-// of `FWK_READ_ONLY`, `FWK_EXECUTABLE`, `FWK_WRITE_COMBINING`, `FWK_UNCACHED`, with which `map` is called.
+// of `FWK_READ_ONLY`, `FWK_EXECUTABLE`, `FWK_WRITE_COMBINING`, `FWK_UNCACHED`, with which `map` is called. Before a caller maps
+// memory with one of the last two, it writes back what caches have of it, and it reaches it elsewhere no longer.
 //
 // The library does not know whose frames they are: the caller frees them only after `fwk_unmap_ram`.
 //
