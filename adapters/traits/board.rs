@@ -1,8 +1,8 @@
 //! A board whose RAM is memory of this process. Nothing is ever mapped beside its direct map, so objects are contiguous
 //! ones. For the tests of several crates.
 
-use framewright::platform::{FramePlatform, MapError, TableSource, ObjectPlatform, RangePlatform};
-use framewright::{PageAccess, Addr, Page, PageRange, Run};
+use framewright::platform::{FramePlatform, MapError, ObjectPlatform, RangePlatform, TableSource};
+use framewright::{Addr, Page, PageAccess, PageRange, Run};
 
 /// By where its direct map begins.
 #[derive(Clone, Copy)]
@@ -11,7 +11,13 @@ pub(crate) struct DirectBoard(pub(crate) u64);
 impl FramePlatform for DirectBoard {}
 
 impl RangePlatform for DirectBoard {
-    fn map(&self, _at: Page, _frames: Run, _access: PageAccess, _tables: &mut impl TableSource) -> Result<(), MapError> {
+    fn map(
+        &self,
+        _at: Page,
+        _frames: Run,
+        _access: PageAccess,
+        _tables: &mut impl TableSource,
+    ) -> Result<(), MapError> {
         Err(MapError::NoMemory)
     }
 
