@@ -681,8 +681,8 @@ void *fwk_kvmalloc(struct fwk_memory *memory, uint32_t cpu, size_t bytes, size_t
 //
 // Cost: nanoseconds in place; else that of `fwk_kvmalloc`, and a copy.
 //
-// Errors: NULL, and the object is as it was: as `fwk_kvmalloc`, and as `fwk_kvfree` for the address. 0 bytes are
-// `FW_EINVAL`, and free nothing.
+// Errors: NULL, and the object is as it was: as `fwk_kvmalloc`, and as `fwk_kvfree` for the address; `FW_EKIND` for an area of
+// `fwk_vmalloc` with flags of an access. 0 bytes are `FW_EINVAL`, and free nothing.
 void *fwk_kvrealloc(struct fwk_memory *memory,
                     uint32_t cpu,
                     void *object,

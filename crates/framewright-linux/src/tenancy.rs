@@ -74,6 +74,10 @@ impl<P: FramePlatform> FrameSource for Reclaiming<'_, '_, '_, '_, '_, P> {
         self.seat.frames().free_run(frames);
     }
 
+    fn try_free(&mut self, frame: Frame) -> Result<(), FreeError> {
+        self.seat.frames().try_free(frame)
+    }
+
     fn slow_calls(&self) -> u64 {
         self.seat.slow_calls()
     }

@@ -76,6 +76,10 @@ impl<S: TableSource> TableSource for NotingSource<'_, S> {
     fn give_back(&mut self, frame: Frame) {
         self.source.give_back(frame);
     }
+
+    fn try_give_back(&mut self, frame: Frame) -> bool {
+        self.source.try_give_back(frame)
+    }
 }
 
 impl<M: PhysMap, F: TableFence, const LEVELS: u32> SvTables<M, F, LEVELS> {

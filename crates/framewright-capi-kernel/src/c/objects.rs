@@ -83,8 +83,8 @@ pub extern "C" fn fwk_kvmalloc(
 ///
 /// Cost: nanoseconds in place; else that of `fwk_kvmalloc`, and a copy.
 ///
-/// Errors: NULL, and the object is as it was: as `fwk_kvmalloc`, and as `fwk_kvfree` for the address. 0 bytes are
-/// `FW_EINVAL`, and free nothing.
+/// Errors: NULL, and the object is as it was: as `fwk_kvmalloc`, and as `fwk_kvfree` for the address; `FW_EKIND` for an area of
+/// `fwk_vmalloc` with flags of an access. 0 bytes are `FW_EINVAL`, and free nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn fwk_kvrealloc(
     memory: *mut FwkMemory,

@@ -18,6 +18,17 @@ const fn tables_over(pages: u64) -> u64 {
     pages / 256
 }
 
+/// Whether clients were asked for a request's own frames, and for those of page tables: each at most once.
+#[derive(Default)]
+struct AskedClients([bool; 2]);
+
+impl AskedClients {
+    /// Notes that they are asked now. Returns whether they were not before.
+    fn is_first(&mut self, is_for_tables: bool) -> bool {
+        !core::mem::replace(&mut self.0[usize::from(is_for_tables)], true)
+    }
+}
+
 /// What a request may lack.
 #[derive(Clone, Copy)]
 struct RangeNeed {
@@ -164,14 +175,14 @@ impl<'e, 'm, P: RangePlatform + Clone, W: RangeParts<P>, const ZONES: usize>
         mut error: RangeError,
         request: impl Fn(&mut RangeSeat<'e, 'm, P, Seats<'e, 'm, P, ZONES>>) -> Result<Page, RangeError>,
     ) -> Result<Page, RangeError> {
-        let mut asked = None;
-        while error.is_for_memory() {
-            let is_for_tables = error.is_for_tables();
-            if asked.replace(is_for_tables) == Some(is_for_tables) {
-                break;
-            }
-            let tables = u64::from(is_for_tables) * (2 * TABLE_LEVELS + tables_over(need.pages));
-            if self.reclaim(need.frames + tables, need.context) == 0 {
+        let mut asked = AskedClients::default();
+        while error.is_for_memory() && asked.is_first(error.is_for_tables()) {
+            // Where a table lacks a frame, the request's own were there, and are free again.
+            let lacking = match error.is_for_tables() {
+                true => 2 * TABLE_LEVELS + tables_over(need.pages),
+                false => need.frames,
+            };
+            if self.reclaim(lacking, need.context) == 0 {
                 break;
             }
             match request(self.ranges()) {
@@ -264,8 +275,9 @@ impl<P: ObjectPlatform + Clone, const ZONES: usize> Cpu<'_, '_, P, KvLayout, ZON
     ///
     /// An object of at most 2048 bytes shares a page with others, so mostly this takes no frame; a longer one has whole
     /// pages. For a page it takes a frame for each CPU. If too few are free and the context may block, what all CPUs keep
-    /// of areas and objects goes back, and then it asks its clients: at most once for these frames, and once for page tables. Time: O(bytes of all copies), and O(pages of a
-    /// unit) for a longer one. It waits for a lock that each CPU holds for a bounded number of steps.
+    /// of areas and objects goes back, and then it asks its clients: at most once for these frames, and once for page tables.
+    /// Time: O(bytes of all copies), and O(pages of a unit) for a longer one. It waits for a lock that each CPU holds for a
+    /// bounded number of steps.
     ///
     /// # Errors
     /// [`KvError::Empty`], [`KvError::Align`], [`KvError::AlignContiguous`] (more than a page) or [`KvError::TooLong`]
@@ -285,17 +297,20 @@ impl<P: ObjectPlatform + Clone, const ZONES: usize> Cpu<'_, '_, P, KvLayout, ZON
             self.seat.drain();
             result = units.alloc(bytes, align_bytes, context, self.frames());
         }
-        let mut asked = None;
+        let mut asked = AskedClients::default();
         while let Err(error) = result
             && lacks_frames(error)
+            && asked.is_first(matches!(error, KvError::Ranges(_)))
         {
-            let is_for_tables = matches!(error, KvError::Ranges(_));
-            if asked.replace(is_for_tables) == Some(is_for_tables) {
-                break;
-            }
-            let tables = TABLE_LEVELS + tables_over(bytes.div_ceil(Page::BYTES));
-            let tables = u64::from(is_for_tables) * u64::from(units.cpus()) * tables;
-            if self.reclaim(units.frames_for(bytes) + tables, context) == 0 {
+            let lacking = match error {
+                KvError::Ranges(_) => {
+                    let pages = bytes.div_ceil(Page::BYTES);
+                    let ends = 1 + u64::from(pages > 1);
+                    u64::from(units.cpus()) * (ends * TABLE_LEVELS + tables_over(pages))
+                }
+                _ => units.frames_for(bytes),
+            };
+            if self.reclaim(lacking, context) == 0 {
                 break;
             }
             result = units.alloc(bytes, align_bytes, context, self.frames());

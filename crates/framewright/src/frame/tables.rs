@@ -1,11 +1,10 @@
 //! What a platform that maps gets of a source of frames: single frames for page tables, and nothing else.
 
 use super::FrameSource;
-use crate::platform::TableSource;
+use crate::platform::{OrElse, TableSource};
 use crate::units::{Context, Frame, Run};
 
-/// A source as the platform sees it while it maps: single frames for page tables, within a context. It is called outside the
-/// busy seat of the address space, like the source itself.
+/// A source as the platform sees it while it maps: single frames for page tables, within a context.
 pub(crate) struct FrameTables<'f, F> {
     frames: &'f mut F,
     context: Context,
@@ -29,7 +28,11 @@ impl<F: FrameSource> TableSource for FrameTables<'_, F> {
         let run = self.frames.alloc_run(1, self.context).ok()?;
         let others = run.frames().checked_sub(1)?;
         if others != 0 {
-            self.frames.free_run(run.part(1, others));
+            // If a wait unwinds out of this, nothing else knows of the one that was wanted.
+            let one = run.part(0, 1);
+            let unwound = OrElse::new(self, |source: &mut Self| source.frames.free_run(one));
+            unwound.seat.frames.free_run(run.part(1, others));
+            unwound.end();
         }
         Some(run.start())
     }

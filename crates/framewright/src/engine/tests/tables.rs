@@ -303,7 +303,7 @@ fn objects_of_all_cpus_ask_clients_for_frames_of_tables() {
     with_all_held(&layout, u64::MAX, |cpu, client, board| {
         let object = cpu.alloc_percpu(64, 8, Context::ANY).unwrap();
         // A frame for each CPU at first; then these were there, and tables were not.
-        assert_eq!(*client.asks.borrow(), [4, 4 + 4 * 4]);
+        assert_eq!(*client.asks.borrow(), [4, 4 * 4]);
         assert_eq!(board.tables(), 4);
         cpu.free_percpu(object).unwrap();
     });
@@ -320,6 +320,48 @@ fn a_request_asks_clients_once_for_each_kind_of_frames() {
         assert_eq!(asks[0], 100);
         assert!(asks.is_sorted_by(|first, next| first > next), "{asks:?}");
     });
+}
+
+/// A holder of frames as other CPUs' requests make one: at each ask it takes all that is free, and gives what is asked for.
+struct Taker(TableHolder);
+
+impl Shrink<Seat<'_, '_, TabledBoard>> for Taker {
+    fn holding(&self) -> u64 {
+        self.0.holding()
+    }
+
+    fn shrink(&self, frames: &mut Seat<'_, '_, TabledBoard>, ask: &Ask) -> Shrunk {
+        while let Ok(frame) = frames.alloc(Order::ZERO, Mobility::Movable) {
+            self.0.frames.borrow_mut().push(frame);
+        }
+        self.0.shrink(frames, ask)
+    }
+}
+
+#[test]
+fn a_request_that_lacks_now_frames_and_now_tables_asks_clients_twice() {
+    let layout = layout(RangeConfig::default());
+    let board = TabledBoard::default();
+    let mut memory = vec![0; layout.words_needed().unwrap()];
+    let engine = Engine::new(&layout, &mut memory, board).unwrap();
+    engine.add(run(0, FRAMES)).unwrap();
+    let client = Taker(TableHolder {
+        frames: RefCell::default(),
+        asks: RefCell::default(),
+        most: u64::MAX,
+    });
+    let mut seat = engine.cpu(CpuId(0)).unwrap();
+    while let Ok(frame) = seat.alloc(Order::ZERO, Mobility::Movable, Context::ANY) {
+        client.0.frames.borrow_mut().push(frame);
+    }
+    drop(seat);
+    let clients: [&dyn Shrink<_>; 1] = [&client];
+    let mut cpu = engine.cpu(CpuId(0)).unwrap().with_shrinkers(&clients);
+    let refused = cpu.vmalloc(&AreaRequest::new(100));
+    assert!(matches!(refused, Err(RangeError::Frames(_))), "{refused:?}");
+    // A hundred frames, and no more for a table; then frames for tables, and no others.
+    assert_eq!(*client.0.asks.borrow(), [100, 8]);
+    engine.verify().unwrap();
 }
 
 #[test]
