@@ -35,9 +35,9 @@ unsigned long *new_table(unsigned long *entry)
 	return (unsigned long *)none;
 }
 
-static int map(void *context, void *at, uint64_t first, uint64_t frames, uint32_t flags)
+static int map(void *context, void *at, uint64_t first, uint64_t frames, uint32_t flags, struct fwk_tables *tables)
 {
-	(void)context, (void)flags;
+	(void)context, (void)flags, (void)tables;
 	map_pages((unsigned long)at, first, frames);
 	return 0;
 }
