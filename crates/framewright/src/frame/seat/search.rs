@@ -159,9 +159,10 @@ impl<'m, P> Zone<'m, P> {
                 return;
             }
             let candidate = search.best[order % ORDERS];
-            match self.take_from_row(seat, search.row, (order, candidate), batch) {
-                outcome @ (RowOutcome::Own(id, now) | RowOutcome::OwnBehindOthers(id, now)) => {
-                    search.strayed |= matches!(outcome, RowOutcome::OwnBehindOthers(..));
+            let outcome = self.take_from_row(seat, search.row, (order, candidate), batch);
+            search.strayed |= matches!(outcome, RowOutcome::OwnBehindOthers(..));
+            match outcome {
+                RowOutcome::Own(id, now) | RowOutcome::OwnBehindOthers(id, now) => {
                     if batch.is_full() {
                         // A note says that all insertions of this seat since the looks were of pageblocks taken from.
                         if !search.met && !search.strayed {
