@@ -220,6 +220,8 @@ struct TableHolder {
     frames: RefCell<Vec<Frame>>,
     asks: RefCell<Vec<u64>>,
     most: u64,
+    /// Whether it first takes all that is free, as other CPUs' requests may.
+    takes: bool,
 }
 
 impl Shrink<Seat<'_, '_, TabledBoard>> for TableHolder {
@@ -229,6 +231,11 @@ impl Shrink<Seat<'_, '_, TabledBoard>> for TableHolder {
 
     fn shrink(&self, frames: &mut Seat<'_, '_, TabledBoard>, ask: &Ask) -> Shrunk {
         self.asks.borrow_mut().push(ask.wanted);
+        while self.takes
+            && let Ok(frame) = frames.alloc(Order::ZERO, Mobility::Movable)
+        {
+            self.frames.borrow_mut().push(frame);
+        }
         let mut freed = 0;
         while freed < ask.wanted.min(self.most)
             && let Some(frame) = self.frames.borrow_mut().pop()
@@ -243,10 +250,11 @@ impl Shrink<Seat<'_, '_, TabledBoard>> for TableHolder {
     }
 }
 
-/// Runs `test` with an engine of which a client has all frames, and which gives at most so many at each ask.
+/// Runs `test` with an engine of which a client has all frames. It gives at most so many at each ask, and takes all that is free first,
+/// or not.
 fn with_all_held(
     layout: &EngineLayout<KvLayout>,
-    most: u64,
+    (most, takes): (u64, bool),
     test: impl FnOnce(&mut crate::engine::Cpu<'_, '_, TabledBoard>, &TableHolder, &TabledBoard),
 ) {
     let board = TabledBoard::default();
@@ -263,6 +271,7 @@ fn with_all_held(
         frames: RefCell::new(held),
         asks: RefCell::default(),
         most,
+        takes,
     };
     let clients: [&dyn Shrink<_>; 1] = [&client];
     let mut cpu = engine.cpu(CpuId(0)).unwrap().with_shrinkers(&clients);
@@ -275,7 +284,7 @@ fn each_kind_of_mapping_asks_clients_for_frames_of_tables() {
     let layout = layout(RangeConfig::default());
     for kind in 0..3 {
         for pages in [1, 2000] {
-            with_all_held(&layout, u64::MAX, |cpu, client, board| {
+            with_all_held(&layout, (u64::MAX, false), |cpu, client, board| {
                 let frames: Vec<_> = (0..pages).map(|nth| Frame(nth * 2)).collect();
                 let at = match kind {
                     0 => cpu.map_ram(&frames, Context::ANY),
@@ -300,7 +309,7 @@ fn objects_of_all_cpus_ask_clients_for_frames_of_tables() {
         .with_window(Page(1 << 20), 8192)
         .with_objects()
         .with_percpu(4, 256);
-    with_all_held(&layout, u64::MAX, |cpu, client, board| {
+    with_all_held(&layout, (u64::MAX, false), |cpu, client, board| {
         let object = cpu.alloc_percpu(64, 8, Context::ANY).unwrap();
         // A frame for each CPU at first; then these were there, and tables were not.
         assert_eq!(*client.asks.borrow(), [4, 4 * 4]);
@@ -312,7 +321,7 @@ fn objects_of_all_cpus_ask_clients_for_frames_of_tables() {
 #[test]
 fn a_request_asks_clients_once_for_each_kind_of_frames() {
     let layout = layout(RangeConfig::default());
-    with_all_held(&layout, 1, |cpu, client, _| {
+    with_all_held(&layout, (1, false), |cpu, client, _| {
         let refused = cpu.vmalloc(&AreaRequest::new(100));
         assert!(matches!(refused, Err(RangeError::Frames(_))), "{refused:?}");
         // Each round of one ask wants less by what came.
@@ -322,46 +331,15 @@ fn a_request_asks_clients_once_for_each_kind_of_frames() {
     });
 }
 
-/// A holder of frames as other CPUs' requests make one: at each ask it takes all that is free, and gives what is asked for.
-struct Taker(TableHolder);
-
-impl Shrink<Seat<'_, '_, TabledBoard>> for Taker {
-    fn holding(&self) -> u64 {
-        self.0.holding()
-    }
-
-    fn shrink(&self, frames: &mut Seat<'_, '_, TabledBoard>, ask: &Ask) -> Shrunk {
-        while let Ok(frame) = frames.alloc(Order::ZERO, Mobility::Movable) {
-            self.0.frames.borrow_mut().push(frame);
-        }
-        self.0.shrink(frames, ask)
-    }
-}
-
 #[test]
 fn a_request_that_lacks_now_frames_and_now_tables_asks_clients_twice() {
     let layout = layout(RangeConfig::default());
-    let board = TabledBoard::default();
-    let mut memory = vec![0; layout.words_needed().unwrap()];
-    let engine = Engine::new(&layout, &mut memory, board).unwrap();
-    engine.add(run(0, FRAMES)).unwrap();
-    let client = Taker(TableHolder {
-        frames: RefCell::default(),
-        asks: RefCell::default(),
-        most: u64::MAX,
+    with_all_held(&layout, (u64::MAX, true), |cpu, client, _| {
+        let refused = cpu.vmalloc(&AreaRequest::new(100));
+        assert!(matches!(refused, Err(RangeError::Frames(_))), "{refused:?}");
+        // A hundred frames, and no more for a table; then frames for tables, and no others.
+        assert_eq!(*client.asks.borrow(), [100, 8]);
     });
-    let mut seat = engine.cpu(CpuId(0)).unwrap();
-    while let Ok(frame) = seat.alloc(Order::ZERO, Mobility::Movable, Context::ANY) {
-        client.0.frames.borrow_mut().push(frame);
-    }
-    drop(seat);
-    let clients: [&dyn Shrink<_>; 1] = [&client];
-    let mut cpu = engine.cpu(CpuId(0)).unwrap().with_shrinkers(&clients);
-    let refused = cpu.vmalloc(&AreaRequest::new(100));
-    assert!(matches!(refused, Err(RangeError::Frames(_))), "{refused:?}");
-    // A hundred frames, and no more for a table; then frames for tables, and no others.
-    assert_eq!(*client.0.asks.borrow(), [100, 8]);
-    engine.verify().unwrap();
 }
 
 #[test]
